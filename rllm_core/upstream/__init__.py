@@ -1,0 +1,83 @@
+"""Where tokens come from.
+
+An `Upstream` is one routable source of a model's tokens: token ids in, token ids and
+logprobs out. It is replaced, never mutated: new weights are a new upstream of a higher
+version. The gateway routes calls to it; backends and samplers provide it.
+
+A `WireUpstream` is any OpenAI-compatible HTTP server, for evaluation, judges and simulated
+users: messages in, messages out.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from attrs import Factory, field, frozen
+
+from rllm_core.types import Logprobs, TokenIds
+
+__all__ = ["Sampled", "SamplingParams", "TokenPrompt", "Upstream", "WireUpstream"]
+
+
+@frozen
+class SamplingParams:
+    """How to sample one completion. None means "the server's or renderer's own"."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_tokens: int = 512
+    stop_token_ids: tuple[int, ...] = ()
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@frozen
+class TokenPrompt:
+    """The ids of a prompt, exactly as the model sees them.
+
+    `session` groups the calls of one rollout (a sampler may keep its prefix cache for it).
+    """
+
+    ids: TokenIds
+    session: str = ""
+
+
+@frozen
+class Sampled:
+    """A piece of a completion: one or more tokens, each with its logprob (nats).
+
+    `version` is the weight version that sampled them. `finish` is None until the last
+    piece: then "stop" (a stop token, which is the last id) or "length".
+    """
+
+    ids: TokenIds
+    logprobs: Logprobs
+    version: int
+    finish: str | None = None
+
+
+class Upstream(Protocol):
+    """One source of tokens at one weight version."""
+
+    version: int
+    context_window: int
+
+    def sample(self, prompt: TokenPrompt, params: SamplingParams) -> AsyncIterator[Sampled]:
+        """Sample one completion; pieces arrive as they are made. Cancelling aborts it."""
+        ...
+
+    async def score(self, prompt: TokenPrompt) -> Logprobs:
+        """Logprob (nats, temperature 1) of each id given those before it; the first is 0."""
+        ...
+
+
+@frozen
+class WireUpstream:
+    """An OpenAI-compatible server: base URL (ending in its version path), model, key."""
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    headers: dict[str, str] = field(default=Factory(dict), repr=False)
+    context_window: int | None = None
+    timeout: float = 600.0
