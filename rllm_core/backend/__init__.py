@@ -111,11 +111,15 @@ class Model(Protocol):
 
 @frozen
 class LoadedModel:
-    """What a backend hands out for a role: the model, and how its tokens are rendered."""
+    """What a backend hands out for a role: the model, and how its tokens are rendered.
+
+    `learning_rate` is what a run uses when its user names none.
+    """
 
     model: Model
     renderer: Any = field(repr=False)
     context_window: int
+    learning_rate: float = 1e-5
 
 
 class Backend:

@@ -1,0 +1,155 @@
+"""One rollout's life: session → harness → episode → score.
+
+This is the boundary where plain exceptions of plugins and user code become categories
+(`rllm_core.errors`). Only `InfraError` is tried again, on a fresh session; everything else
+is what happened, and is kept as such.
+"""
+
+import asyncio
+import time
+import traceback
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from rllm_core.benchmark import ScoreContext
+from rllm_core.engine.assemble import output_of, trajectories
+from rllm_core.engine.jobs import Job
+from rllm_core.errors import InfraError, RllmError, RolloutTimeout, ScoreError
+from rllm_core.gateway import Gateway, Session, SessionRecord
+from rllm_core.harness import Harness, Outcome, RolloutContext
+from rllm_core.types import Episode, ErrorRecord, Failed, Score, Stop
+
+__all__ = ["Rollouts"]
+
+GRACE = 10.0
+"""Seconds that closing a session and other clean-up may take."""
+
+
+@frozen
+class Rollouts:
+    """Runs jobs, each to an Episode; shared by evaluation and training.
+
+    `deadline` and `score_deadline` are seconds a rollout and its scoring may take; `retries`
+    is how often an `InfraError` is tried again.
+    """
+
+    gateway: Gateway = field(repr=False)
+    harness: Harness
+    seed: int = 0
+    deadline: float = 600.0
+    score_deadline: float = 60.0
+    retries: int = 2
+    context_window: int | None = None
+
+    async def run(self, job: Job) -> Episode:
+        """The episode of a job. Raises nothing but cancellation."""
+        episode = await self._attempt(job, 0)
+        for retry in range(1, self.retries + 1):
+            if episode.error is None or episode.error.category != InfraError.category:
+                break
+            episode = await self._attempt(job, retry)
+        return episode
+
+    async def _attempt(self, job: Job, retry: int) -> Episode:
+        started, clock = time.time(), time.monotonic()
+        session = self.gateway.open(
+            f"{job.episode_id}.{retry}" if retry else job.episode_id,
+            sampling=job.sampling.enforced(),
+            seed=job.seed(self.seed),
+            deadline=clock + self.deadline,
+        )
+        try:
+            outcome, error = await self._harness(job, session, clock + self.deadline)
+        finally:
+            record = await asyncio.shield(asyncio.wait_for(session.close(), GRACE))
+        episode = _episode(job, outcome, error, record)
+        episode = evolve(episode, started=started, seconds=time.monotonic() - clock)
+        if retry:
+            episode = evolve(episode, metrics={**episode.metrics, "retries": retry})
+        return await self._scored(job, episode)
+
+    async def _harness(
+        self, job: Job, session: Session, deadline: float
+    ) -> tuple[Outcome, ErrorRecord | None]:
+        context = RolloutContext(
+            endpoint_of=session.endpoint,
+            attempt=job.attempt,
+            deadline=deadline,
+            context_window=self.context_window,
+            sampling=job.sampling.enforced(),
+        )
+        try:
+            async with asyncio.timeout(self.deadline):
+                return await self.harness.run(job.task.public(), context), None
+        except TimeoutError:
+            if time.monotonic() < deadline:  # the agent's own time-out, not ours
+                return Outcome(), _record("harness", traceback.format_exc(limit=-3))
+            message = f"the rollout did not end within {self.deadline:g} s"
+            return Outcome(), _record(RolloutTimeout.category, message)
+        except RllmError as error:
+            return Outcome(), _record(error.category, str(error))
+        except Exception as error:  # noqa: BLE001 - the boundary around agents
+            message = f"{type(error).__name__}: {error}"
+            return Outcome(), _record("harness", message, traceback.format_exc())
+
+    async def _scored(self, job: Job, episode: Episode) -> Episode:
+        if episode.error is not None:
+            return episode
+        try:
+            async with asyncio.timeout(self.score_deadline):
+                score = await job.scorer.score(job.task, episode, ScoreContext())
+            return evolve(episode, score=Score.of(score))
+        except TimeoutError:
+            message, detail = f"scoring took longer than {self.score_deadline:g} s", ""
+        except Exception as error:  # noqa: BLE001 - the boundary around scorers
+            message, detail = f"{type(error).__name__}: {error}", traceback.format_exc()
+        failed = _record(ScoreError.category, message, detail)
+        return evolve(episode, score=Score(Failed(message)), error=failed)
+
+
+def _record(category: str, message: str, detail: str = "") -> ErrorRecord:
+    return ErrorRecord(category, message.strip(), detail)
+
+
+def _episode(
+    job: Job, outcome: Outcome, error: ErrorRecord | None, record: SessionRecord
+) -> Episode:
+    error = _attributed(error, record)
+    counts: dict[str, Any] = {k: float(v) for k, v in record.counts.items() if v}
+    return Episode(
+        id=job.episode_id,
+        task_id=job.task.id,
+        attempt=job.attempt,
+        trajectories=trajectories(record.steps, outcome.notes),
+        output=output_of(outcome, record.steps),
+        stop=_stop(error, record),
+        error=error,
+        metrics={**counts, **outcome.metrics},
+        metadata=dict(job.metadata),
+    )
+
+
+def _attributed(error: ErrorRecord | None, record: SessionRecord) -> ErrorRecord | None:
+    """Whose failure it was: the gateway knows what the agent's exception cannot say.
+
+    A typed stop explains an agent that gave up on it. A failed model call explains an agent
+    that raised, or one that ended "well" without a single answer.
+    """
+    if error is not None and error.category != "harness":
+        return error
+    if record.stop is Stop.TIMEOUT:
+        return _record(RolloutTimeout.category, "the session's deadline passed during a model call")
+    if record.stop is not None:
+        return None
+    if record.errors and (error is not None or not record.steps):
+        return record.errors[-1]
+    return error
+
+
+def _stop(error: ErrorRecord | None, record: SessionRecord) -> Stop:
+    if record.stop is not None:
+        return record.stop
+    if error is None:
+        return Stop.DONE
+    return Stop.TIMEOUT if error.category == RolloutTimeout.category else Stop.ERROR

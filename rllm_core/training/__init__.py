@@ -1,0 +1,1 @@
+"""Training: one loop from graded episodes to new weights, synchronous or not."""
