@@ -6,8 +6,8 @@ trains:
 
 - group k is admitted while k < (step + 1 + max_staleness) · G;
 - a step takes the G oldest finished groups;
-- it waits for every group that would break the bound if it were left for the next step:
-  one admitted at step a with step − a ≥ max_staleness.
+- it waits where that would leave a group behind that can then not be trained in time: of
+  those left, in order, the i-th trains i // G steps after the next one at the earliest.
 
 `max_staleness = 0` is the synchronous loop. This module is pure: no clock, no tasks.
 """
@@ -43,10 +43,14 @@ class Admission:
 
     def due(self) -> list[int] | None:
         """The groups of the next step in order, or None while one must be waited for."""
-        must = {k for k, at in self.admitted_at.items() if self.step - at >= self.max_staleness}
-        if must - self.finished or len(self.finished) < self.groups_per_step:
-            return None
-        return sorted(self.finished)[: self.groups_per_step]
+        size = self.groups_per_step
+        chosen = sorted(self.finished)[:size]
+        left = sorted(self.admitted_at.keys() - set(chosen))
+        in_time = (
+            self.step + 1 + place // size <= self.admitted_at[group] + self.max_staleness
+            for place, group in enumerate(left)
+        )
+        return chosen if len(chosen) == size and all(in_time) else None
 
     def train(self, groups: list[int]) -> None:
         """These groups make the step that is now done."""
