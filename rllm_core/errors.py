@@ -11,6 +11,7 @@ what happens next:
     ├── HarnessError    the agent program failed
     ├── ScoreError      the scorer failed: the episode is "not graded", never 0
     ├── BackendError    the trainer failed; ends the run, everything finished is kept
+    ├── StoreError      the run directory takes no more (full disk); ends the run, likewise
     └── RolloutTimeout  a deadline passed
 
 A typed stop (`rllm_core.types.Stop`: context overflow, turn limit, …) is no error: the
@@ -30,6 +31,7 @@ __all__ = [
     "RllmError",
     "RolloutTimeout",
     "ScoreError",
+    "StoreError",
 ]
 
 
@@ -81,6 +83,12 @@ class BackendError(RllmError):
     """The training backend failed or died."""
 
     category = "backend"
+
+
+class StoreError(RllmError):
+    """The run directory cannot be written or read; what was committed is safe."""
+
+    category = "store"
 
 
 class RolloutTimeout(RllmError):  # noqa: N818 - a time-out is what users call it
