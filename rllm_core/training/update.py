@@ -2,7 +2,7 @@
 
 The record (`BatchRow`) is written before the step is taken, so that a killed run can take
 the same step again without sampling. `replay` makes the same batch from the record and the
-stored episodes; `plan` makes it from fresh groups. Both go through `build_batch`.
+stored episodes, and is also how `plan` makes it from fresh groups.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from attrs import asdict, frozen
 
 from rllm_core.algorithms import Algorithm, Credit, TrajectoryGroup
-from rllm_core.algorithms.losses import LossSpec
 from rllm_core.backend import OptimParams
 from rllm_core.backend.batch import TokenBatch
 from rllm_core.store import BatchRow
@@ -44,37 +43,28 @@ def plan(
 ) -> Update:
     """The step that these groups (by number) make."""
     grouped = [g for members in episodes.values() for g in algorithm.group(members)]
-    credit = {(c.episode, c.trajectory): c for c in algorithm.credit(grouped)}
-    batch = _batch(episodes, credit, algorithm.loss)
+    credits_ = algorithm.credit(grouped)
     row = BatchRow(
         step=step,
         version=step,
-        sequences=tuple(f"{episode}/{trajectory}" for episode, trajectory in credit),
-        credits=tuple(c.advantage for c in credit.values()),
+        sequences=tuple(f"{c.episode}/{c.trajectory}" for c in credits_),
+        credits=[c.advantage for c in credits_],
+        groups=tuple(episodes),
         loss={"name": algorithm.loss.policy.name, **asdict(algorithm.loss)},
         optim=asdict(optim),
-        groups=tuple(episodes),
     )
-    return Update(batch, row, tuple(grouped))
+    return Update(replay(row, episodes, algorithm), row, tuple(grouped))
 
 
 def replay(
     row: BatchRow, episodes: Mapping[int, Sequence[Episode]], algorithm: Algorithm
 ) -> TokenBatch:
-    """The batch of a recorded step."""
+    """The batch that a row records."""
     names = [tuple(name.rsplit("/", 1)) for name in row.sequences]
     credit = {(e, t): Credit(e, t, a) for (e, t), a in zip(names, row.credits, strict=True)}
-    return _batch(episodes, credit, algorithm.loss)
-
-
-def _batch(
-    episodes: Mapping[int, Sequence[Episode]],
-    credit: Mapping[tuple[str, str], Credit],
-    loss: LossSpec,
-) -> TokenBatch:
     numbers = {e.id: group for group, members in episodes.items() for e in members}
     branches = [s for members in episodes.values() for e in members for s in sequences(e)]
-    return build_batch(branches, credit, numbers, loss.aggregation)
+    return build_batch(branches, credit, numbers, algorithm.loss.aggregation)
 
 
 def _spread(group: TrajectoryGroup) -> bool:
