@@ -16,6 +16,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -160,23 +161,34 @@ class RunStore(RunReader):
         path.parent.mkdir(mode=0o700, exist_ok=True)
         return path
 
-    async def add_checkpoint(self, step: int) -> None:
-        """List the checkpoint that has been saved in `checkpoint_dir(step)` as complete."""
-        if not (self.directory / _checkpoint(step)).is_dir():
-            raise StoreError(f"nothing was saved in {self.directory / _checkpoint(step)}")
-        self._execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", step, _checkpoint(step))
-        await self.flush()
+    def add_checkpoint(self, step: int, directory: Path) -> None:
+        """List the checkpoint saved in `directory`, from `checkpoint_dir`, as complete."""
+        if not directory.is_dir():
+            raise StoreError(f"the checkpoint of step {step} is not there: {directory}")
+        relative = str(directory.relative_to(self.directory))
+        self._execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", step, relative)
 
-    async def prune(self, keep: int) -> None:
+    def prune(self, keep: int) -> None:
         """Remove all but the last `keep` checkpoints: first the rows, then the files."""
-        await self.flush()
-        complete = self.checkpoints()
-        surplus = complete[: max(0, len(complete) - keep)]
-        for step, _ in surplus:
-            self._execute("DELETE FROM checkpoints WHERE step = ?", step)
-        await self.flush()
-        for _, path in surplus:
-            await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+        surplus: list[Path] = []
+
+        def unlist(connection: sqlite3.Connection) -> None:
+            rows = connection.execute(
+                "SELECT step, directory FROM checkpoints ORDER BY step DESC LIMIT -1 OFFSET ?",
+                (keep,),
+            ).fetchall()
+            surplus[:] = [self.directory / relative for _, relative in rows]
+            connection.executemany(
+                "DELETE FROM checkpoints WHERE step = ?", [(step,) for step, _ in rows]
+            )
+
+        def remove(committed: "Future[None]") -> None:
+            if committed.exception() is None:
+                for path in surplus:
+                    shutil.rmtree(path, ignore_errors=True)
+
+        self._writer.put(unlist)
+        self._writer.barrier().add_done_callback(remove)
 
     async def flush(self) -> None:
         """Wait until everything put so far is on disk; raises what went wrong."""

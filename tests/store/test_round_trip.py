@@ -176,13 +176,15 @@ async def test_only_complete_checkpoints_are_listed(tmp_path, create):
         path.mkdir()
         (path / "weights").write_text("w")
         if step < 30:
-            await store.add_checkpoint(step)
+            store.add_checkpoint(step, path)
+    await store.flush()
     assert [step for step, _ in store.checkpoints()] == [10, 20]
     with pytest.raises(StoreError, match="step 20 has been saved"):
         store.checkpoint_dir(20)
-    with pytest.raises(StoreError, match="nothing was saved"):
-        await store.add_checkpoint(40)
-    await store.prune(keep=1)
+    with pytest.raises(StoreError, match="step 40 is not there"):
+        store.add_checkpoint(40, store.checkpoint_dir(40))
+    store.prune(keep=1)
+    await store.flush()
     assert [step for step, _ in store.checkpoints()] == [20]
     assert not (store.directory / "checkpoints" / "step-000010").exists()
     store.close()

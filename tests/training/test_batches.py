@@ -21,13 +21,18 @@ def _sequence(episode, context, sampled):
     )  # fmt: skip
 
 
-shapes = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5), st.sampled_from([-1.0, 0.0, 2.0])), max_size=6)
+shapes = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(1, 5), st.sampled_from([-1.0, 0.0, 2.0])), max_size=6
+)
 
 
 @given(shapes, st.sampled_from(AGGREGATIONS))
 def test_weights_do_not_depend_on_which_sequences_carry_a_gradient(shape, mode):
     made = [_sequence(f"e{i}", c, n) for i, (c, n, _) in enumerate(shape)]
-    credit = {(s.episode, "policy"): Credit(s.episode, "policy", a) for s, (_, _, a) in zip(made, shape, strict=True)}
+    credit = {
+        (s.episode, "policy"): Credit(s.episode, "policy", a)
+        for s, (_, _, a) in zip(made, shape, strict=True)
+    }
     batch = build_batch(made, credit, {s.episode: 0 for s in made}, mode)
     counts = [n for _, n, _ in shape]
     weight = {
@@ -48,10 +53,17 @@ def test_weights_do_not_depend_on_which_sequences_carry_a_gradient(shape, mode):
 
 def test_an_ungraded_member_is_left_out_of_the_denominator():
     made = [_sequence("a", 1, 2), _sequence("b", 1, 2)]
-    batch = build_batch(made, {("a", "policy"): Credit("a", "policy", 1.0)}, {"a": 0, "b": 0}, "token-mean")
+    batch = build_batch(
+        made, {("a", "policy"): Credit("a", "policy", 1.0)}, {"a": 0, "b": 0}, "token-mean"
+    )
     assert batch.weight_T.tolist() == [0.0, 0.5, 0.5]
 
 
 def test_an_unknown_aggregation_is_refused_by_name():
     with pytest.raises(ConfigError, match="token-median"):
-        build_batch([_sequence("a", 1, 1)], {("a", "policy"): Credit("a", "policy", 1.0)}, {"a": 0}, "token-median")
+        build_batch(
+            [_sequence("a", 1, 1)],
+            {("a", "policy"): Credit("a", "policy", 1.0)},
+            {"a": 0},
+            "token-median",
+        )

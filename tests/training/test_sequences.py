@@ -35,7 +35,9 @@ def trees(draw):
         )
     names = dict.fromkeys(s.agent for s in steps)
     return Episode(
-        "e", "t", trajectories=tuple(Trajectory(n, tuple(s for s in steps if s.agent == n)) for n in names)
+        "e",
+        "t",
+        trajectories=tuple(Trajectory(n, tuple(s for s in steps if s.agent == n)) for n in names),
     )
 
 
@@ -63,7 +65,9 @@ def test_a_sequence_is_a_path_with_the_samplers_own_logprobs(episode):
     paths = {_path_ids(step, by_id).tobytes() for step in episode.steps}
     for sequence in sequences(episode):
         assert sequence.ids.tobytes() in paths
-        for token, target, logprob in zip(sequence.ids, sequence.target, sequence.logprobs, strict=True):
+        for token, target, logprob in zip(
+            sequence.ids, sequence.target, sequence.logprobs, strict=True
+        ):
             assert logprob == (-1.0 - token if target else 0.0)
 
 
