@@ -1,7 +1,8 @@
 """Benchmarks: tasks, and how an episode is scored.
 
-`RowBenchmark` (in `rllm_core.benchmark.rows`) is the base for data sets of rows; most
-benchmarks are one of those, in thirty to eighty lines.
+`RowBenchmark` is the base for data sets of rows; most benchmarks are one of those, in thirty to
+eighty lines. `FileBenchmark` (in `rllm_core.benchmark.file`) is a user's own JSONL, and `select`
+(in `rllm_core.benchmark.selection`) picks the tasks that a run uses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,10 @@ __all__ = [
     "Benchmark",
     "BenchmarkCapabilities",
     "Episode",
+    "GeneratedRows",
     "Graded",
+    "HubRows",
+    "RowBenchmark",
     "Score",
     "ScoreContext",
     "Task",
@@ -66,3 +70,8 @@ class Benchmark:
     async def score(self, task: Task, episode: Episode, ctx: ScoreContext) -> Score:
         """Score one episode. An exception here is a failed score, never a zero."""
         raise NotImplementedError
+
+
+# The base above is what these build on, so they stand below it.
+from rllm_core.benchmark.rows import RowBenchmark  # noqa: E402
+from rllm_core.benchmark.sources import GeneratedRows, HubRows  # noqa: E402

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from attrs import Factory, field, frozen
 
-from rllm_core.types import Graded, Task
+from rllm_core.types import Graded, Stop, Task
 
 __all__ = ["Endpoint", "Harness", "HarnessCapabilities", "Note", "Outcome", "RolloutContext"]
 
@@ -89,11 +89,18 @@ class Note:
 
 @frozen
 class Outcome:
-    """What a harness says of its rollout. `output` None means the last assistant text."""
+    """What a harness says of its rollout.
+
+    `output` None means the last assistant text. `stop` says that the agent ended early for a
+    reason of its own (`Stop.MAX_TURNS`); what the gateway knows better (context overflow, a
+    call limit) stands above it. `metadata` goes to the episode as it is.
+    """
 
     output: str | None = None
     notes: tuple[Note, ...] = ()
     metrics: Mapping[str, float] = Factory(dict)
+    stop: Stop = Stop.DONE
+    metadata: Mapping[str, Any] = Factory(dict)
 
 
 class Harness:
@@ -107,6 +114,9 @@ class Harness:
 
     def __init__(self, options: Any = None) -> None:
         self.options: Any = options if options is not None else self.Options()
+
+    def check(self, task: Task) -> None:
+        """Raise ConfigError for a task that this harness cannot work on; called before a run."""
 
     async def install(self, sandbox: Any) -> None:
         """Put the agent into a sandbox; its effect is part of the snapshot."""
