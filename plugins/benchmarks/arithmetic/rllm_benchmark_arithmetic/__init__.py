@@ -77,7 +77,8 @@ class Arithmetic(RowBenchmark):
 
     def grade(self, task: Task, output: str) -> bool:
         """The answer and nothing else; a full stop after it is forgiven."""
-        return output.strip().rstrip(".").rstrip() == task.private["answer"]
+        given = output.strip().rstrip(".").rstrip()
+        return given == str(task.private["answer"])
 
     def _row(self, split: str, index: int) -> Mapping[str, Any]:
         if split == "test":
