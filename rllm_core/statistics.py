@@ -18,6 +18,7 @@ from rllm_core.types import Episode, Graded, Missing, Step, Stop, is_value
 
 __all__ = ["Attempt", "Estimate", "Summary", "clustered", "mean", "pass_at_k", "summarize"]
 
+TRUNCATED = (Stop.CONTEXT_OVERFLOW, Stop.MAX_TOKENS)
 SUCCESS = 1.0
 """The reward from which on an attempt counts as a success for pass@k."""
 
@@ -35,21 +36,29 @@ class Attempt:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+    truncated: bool = False
+    untrainable: int = 0
 
     @classmethod
     def of(cls, episode: Episode) -> "Attempt":
-        """The facts of an episode."""
+        """The facts of an episode.
+
+        Tokens are counted by the server or, where it did not, by the recorded ids.
+        `untrainable` counts the calls that may not be trained on.
+        """
         steps = list(episode.steps)
         return cls(
-            episode.task_id,
-            episode.reward,
-            episode.stop,
-            episode.error.category if episode.error else None,
-            episode.error.message if episode.error else "",
-            len(steps),
-            sum(step.usage.prompt_tokens for step in steps),
-            sum(_sampled(step) for step in steps),
-            episode.seconds,
+            task=episode.task_id,
+            graded=episode.reward,
+            stop=episode.stop,
+            error=episode.error.category if episode.error else None,
+            message=episode.error.message if episode.error else "",
+            calls=len(steps),
+            prompt_tokens=sum(step.usage.prompt_tokens for step in steps),
+            completion_tokens=sum(_sampled(step) for step in steps),
+            seconds=episode.seconds,
+            truncated=episode.stop in TRUNCATED or any(s.finish == "length" for s in steps),
+            untrainable=sum(step.untrainable is not None for step in steps),
         )
 
     @property
@@ -130,6 +139,7 @@ class Summary:
     - `accuracy`: mean reward where an errored episode counts as 0.
     - `accuracy_without_errors`: mean reward of what was graded.
     - `ungraded`: reasons why episodes were neither, `errors`: categories, `stops`: early ends.
+    - `truncated`: episodes in which a reply was cut by a limit of tokens or of the context.
     - `pass_at`: k → unbiased pass@k over the tasks with at least k attempts.
     """
 
@@ -142,7 +152,9 @@ class Summary:
     errors: Mapping[str, int] = field(factory=dict)
     stops: Mapping[str, int] = field(factory=dict)
     pass_at: Mapping[int, Estimate] = field(factory=dict)
+    truncated: int = 0
     calls: int = 0
+    untrainable: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
@@ -173,7 +185,9 @@ def summarize(episodes: Iterable[Episode | Attempt]) -> Summary:
         errors=Counter(a.error for a in attempts if a.error is not None),
         stops=Counter(a.stop.value for a in attempts if a.stop != Stop.DONE),
         pass_at=_pass_at(list(counted.values())),
+        truncated=sum(a.truncated for a in attempts),
         calls=sum(a.calls for a in attempts),
+        untrainable=sum(a.untrainable for a in attempts),
         prompt_tokens=sum(a.prompt_tokens for a in attempts),
         completion_tokens=sum(a.completion_tokens for a in attempts),
         seconds=math.fsum(a.seconds for a in attempts),

@@ -134,7 +134,7 @@ def insert_episode(
     )
     facts = Attempt.of(episode)
     key = connection.execute(
-        "INSERT INTO episodes VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO episodes VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             _column(episode.id),
             *place,
@@ -181,22 +181,25 @@ def _facts_row(facts: Attempt) -> tuple[Any, ...]:
         facts.prompt_tokens,
         facts.completion_tokens,
         facts.seconds,
+        facts.truncated,
+        facts.untrainable,
     )
 
 
 FACTS = (
-    "task, value, ungraded, stop, error, message, calls, prompt_tokens, completion_tokens, seconds"
+    "task, value, ungraded, stop, error, message, calls, prompt_tokens, completion_tokens,"
+    " seconds, truncated, untrainable"
 )
 
 
 def read_attempt(row: Sequence[Any]) -> Attempt:
     """The facts of an episode from its columns `FACTS`, without reading its calls."""
-    task, value, ungraded, stop, *rest = row
+    task, value, ungraded, stop, *rest, truncated, untrainable = row
     graded = value
     if value is None:
         ((kind, reason),) = json.loads(ungraded).items()
         graded = Missing(reason) if kind == "missing" else Failed(reason)
-    return Attempt(task, graded, Stop(stop), *rest)
+    return Attempt(task, graded, Stop(stop), *rest, bool(truncated), untrainable)
 
 
 def read_episode(connection: sqlite3.Connection, key: int, body: str) -> Episode:

@@ -33,7 +33,8 @@ CREATE TABLE episodes (
     task TEXT NOT NULL, value REAL, ungraded TEXT, stop TEXT NOT NULL,
     error TEXT, message TEXT NOT NULL, calls INTEGER NOT NULL,
     prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
-    seconds REAL NOT NULL, body TEXT NOT NULL,
+    seconds REAL NOT NULL, truncated INTEGER NOT NULL, untrainable INTEGER NOT NULL,
+    body TEXT NOT NULL,
     UNIQUE (phase, "group", attempt)
 );
 CREATE TABLE trajectories (
