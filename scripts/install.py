@@ -59,7 +59,7 @@ def main() -> int:
         )
     except subprocess.CalledProcessError as error:
         # A tool that gave up by itself left the environment whole; one that was killed did not.
-        if 0 < error.returncode < 128:  # noqa: PLR2004
+        if 0 < error.returncode < 128:
             UNFINISHED.unlink(missing_ok=True)
         return error.returncode if error.returncode > 0 else 1
     except KeyboardInterrupt:
@@ -94,7 +94,9 @@ def make_venv() -> None:
         UNFINISHED.touch()
         subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
     UNFINISHED.touch()
-    if subprocess.run([PYTHON, "-m", "uv", "--version"], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [PYTHON, "-m", "uv", "--version"], capture_output=True, check=False
+    ).returncode:
         subprocess.run([PYTHON, "-m", "pip", "install", "--quiet", UV], check=True)
 
 
