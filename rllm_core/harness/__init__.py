@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from attrs import Factory, field, frozen
 
 from rllm_core.types import Graded, Stop, Task
+from rllm_core.upstream import Endpoint
 
 __all__ = ["Endpoint", "Harness", "HarnessCapabilities", "Note", "Outcome", "RolloutContext"]
 
@@ -22,23 +23,6 @@ class HarnessCapabilities:
     multi_turn: bool = False
     images: bool = False
     needs_sandbox: bool = False
-
-
-@frozen
-class Endpoint:
-    """Where one named agent of a rollout sends its model calls.
-
-    `base_url` ends in `/v1`, as the OpenAI client wants it; `root_url` is the same without.
-    """
-
-    base_url: str
-    api_key: str = field(repr=False)
-    model: str
-
-    @property
-    def root_url(self) -> str:
-        """The base URL for clients that add `/v1` themselves."""
-        return self.base_url.removesuffix("/v1")
 
 
 @frozen

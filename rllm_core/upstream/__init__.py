@@ -5,7 +5,8 @@ logprobs out. It is replaced, never mutated: new weights are a new upstream of a
 version. The gateway routes calls to it; backends and samplers provide it.
 
 A `WireUpstream` is any OpenAI-compatible HTTP server, for evaluation, judges and simulated
-users: messages in, messages out.
+users: messages in, messages out. An `Endpoint` is the address of one under which an agent
+reaches its model, through the gateway.
 """
 
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from attrs import Factory, field, frozen
 
 from rllm_core.types import Logprobs, TokenIds
 
-__all__ = ["Sampled", "SamplingParams", "TokenPrompt", "Upstream", "WireUpstream"]
+__all__ = ["Endpoint", "Sampled", "SamplingParams", "TokenPrompt", "Upstream", "WireUpstream"]
 
 
 @frozen
@@ -73,7 +74,12 @@ class Upstream(Protocol):
 
 @frozen
 class WireUpstream:
-    """An OpenAI-compatible server: base URL (ending in its version path), model, key."""
+    """An OpenAI-compatible server: base URL (ending in its version path), model, key.
+
+    `timeout` is in seconds, for one attempt. `retries` counts further attempts after refused or
+    reset connections, 429 and 5xx. `token_ids` asks the server for token ids and logprobs
+    (vLLM, SGLang: `return_token_ids`); providers that do not know the field may refuse it.
+    """
 
     base_url: str
     model: str
@@ -81,3 +87,22 @@ class WireUpstream:
     headers: dict[str, str] = field(default=Factory(dict), repr=False)
     context_window: int | None = None
     timeout: float = 600.0
+    retries: int = 4
+    token_ids: bool = False
+
+
+@frozen
+class Endpoint:
+    """Where one named agent of a rollout sends its model calls.
+
+    `base_url` ends in `/v1`, as the OpenAI client wants it; `root_url` is the same without.
+    """
+
+    base_url: str
+    api_key: str = field(repr=False)
+    model: str
+
+    @property
+    def root_url(self) -> str:
+        """The base URL for clients that add `/v1` themselves."""
+        return self.base_url.removesuffix("/v1")
