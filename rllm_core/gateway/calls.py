@@ -1,0 +1,82 @@
+"""A model call inside the gateway, whatever its wire format: the request, its answer, refusals."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import Factory, define, frozen
+
+from rllm_core.types import Logprobs, Message, Stop, TokenIds, Usage
+
+__all__ = ["Answer", "Call", "Delta", "Refusal"]
+
+
+@define
+class Call:
+    """One request, parsed. Messages and tools are in Chat Completions form.
+
+    `asked` holds the sampling parameters that the agent named; `body` the whole request in Chat
+    Completions form, for servers that speak it themselves.
+    """
+
+    body: Mapping[str, Any]
+    messages: list[Message]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    model: str = ""
+    stream: bool = False
+    include_usage: bool = False
+    asked: Mapping[str, Any] = Factory(dict)
+    max_tokens: int | None = None
+    tool_choice: Any = None
+    want_logprobs: bool = False
+    want_ids: bool = False
+
+
+@frozen
+class Answer:
+    """One reply, as every dialect can show it. `texts` are the sampled tokens' texts."""
+
+    id: str
+    model: str
+    created: int
+    message: Message
+    finish: str
+    usage: Usage
+    prompt_ids: TokenIds | None = None
+    output_ids: TokenIds | None = None
+    logprobs: Logprobs | None = None
+    texts: tuple[str, ...] = ()
+
+
+@frozen
+class Delta:
+    """A piece of a reply as it streams: text, reasoning, or part of the tool call `index`."""
+
+    kind: str
+    text: str
+    index: int = 0
+    call_id: str | None = None
+    name: str | None = None
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, given to the agent in its dialect
+    """A call that gets an error for an answer.
+
+    `code` is the API's short name for it, where there is one. `stop` is the typed stop that it
+    means for the session. `final` asks the client's library not to repeat the call.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        stop: Stop | None = None,
+        final: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.stop = stop
+        self.final = final

@@ -1,0 +1,154 @@
+"""OpenAI Chat Completions, with vLLM's `return_token_ids`."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rllm_core.gateway.calls import Answer, Call, Delta, Refusal
+from rllm_core.gateway.dialects.chat_request import parse_chat
+
+__all__ = ["ChatCompletions", "deltas_of"]
+
+
+class ChatCompletions:
+    """The Chat Completions dialect."""
+
+    keepalive = b": keep-alive\n\n"
+
+    def parse(self, body: Any) -> Call:
+        """See `chat_request`."""
+        return parse_chat(body)
+
+    def reply(self, call: Call, answer: Answer) -> dict[str, Any]:
+        """A `chat.completion` object."""
+        choice = {
+            "index": 0,
+            "message": answer.message,
+            "finish_reason": answer.finish,
+            "logprobs": _logprobs(call, answer),
+        }
+        body = {
+            "id": answer.id,
+            "object": "chat.completion",
+            "created": answer.created,
+            "model": answer.model,
+            "choices": [choice],
+            "usage": _usage(answer),
+        }
+        if call.want_ids and answer.output_ids is not None:
+            choice["token_ids"] = list(answer.output_ids)
+            body["prompt_token_ids"] = list(answer.prompt_ids or ())
+        return body
+
+    def stream(self, call: Call, call_id: str, model: str) -> "_ChatStream":
+        """A stream of `chat.completion.chunk` events."""
+        return _ChatStream(call, call_id, model)
+
+    def error(self, refusal: Refusal) -> dict[str, Any]:
+        """OpenAI's error object."""
+        return {
+            "error": {
+                "message": refusal.message,
+                "type": _TYPES.get(refusal.status, "server_error"),
+                "param": None,
+                "code": refusal.code,
+            }
+        }
+
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "invalid_request_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+}
+
+
+def _usage(answer: Answer) -> dict[str, int]:
+    prompt, completion = answer.usage.prompt_tokens, answer.usage.completion_tokens
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
+
+
+def _logprobs(call: Call, answer: Answer) -> dict[str, Any] | None:
+    if not call.want_logprobs or answer.logprobs is None:
+        return None
+    pairs = zip(answer.texts, answer.logprobs, strict=True)
+    content = [
+        {
+            "token": text,
+            "logprob": logprob,
+            "bytes": list(text.encode("utf-8", "replace")),
+            "top_logprobs": [],
+        }
+        for text, logprob in pairs
+    ]
+    return {"content": content, "refusal": None}
+
+
+def deltas_of(message: Mapping[str, Any]) -> list[Delta]:
+    """A whole reply as the pieces that a stream would have brought."""
+    deltas = []
+    if message.get("reasoning_content"):
+        deltas.append(Delta("reasoning", message["reasoning_content"]))
+    if message.get("content"):
+        deltas.append(Delta("content", message["content"]))
+    for i, call in enumerate(message.get("tool_calls") or ()):
+        function = call["function"]
+        deltas.append(Delta("tool", function["arguments"], i, call["id"], function["name"]))
+    return deltas
+
+
+class _ChatStream:
+    def __init__(self, call: Call, call_id: str, model: str) -> None:
+        self._call = call
+        self._head = {
+            "id": call_id,
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
+
+    def _chunk(
+        self, delta: Mapping[str, Any], finish: str | None = None, **choice: Any
+    ) -> dict[str, Any]:
+        body = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None, **choice}
+        return {**self._head, "choices": [body]}
+
+    def start(self) -> bytes:
+        return _event(self._chunk({"role": "assistant", "content": ""}))
+
+    def delta(self, delta: Delta) -> bytes:
+        if delta.kind == "content":
+            return _event(self._chunk({"content": delta.text}))
+        if delta.kind == "reasoning":
+            return _event(self._chunk({"reasoning_content": delta.text}))
+        function: dict[str, Any] = {"arguments": delta.text}
+        part: dict[str, Any] = {"index": delta.index, "function": function}
+        if delta.call_id is not None:
+            part |= {"id": delta.call_id, "type": "function"}
+            function["name"] = delta.name
+        return _event(self._chunk({"tool_calls": [part]}))
+
+    def finish(self, answer: Answer) -> bytes:
+        last = self._chunk({}, answer.finish, logprobs=_logprobs(self._call, answer))
+        if self._call.want_ids and answer.output_ids is not None:
+            last["choices"][0]["token_ids"] = list(answer.output_ids)
+            last["prompt_token_ids"] = list(answer.prompt_ids or ())
+        out = _event(last)
+        if self._call.include_usage:
+            out += _event({**self._head, "choices": [], "usage": _usage(answer)})
+        return out + b"data: [DONE]\n\n"
+
+    def error(self, refusal: Refusal) -> bytes:
+        return _event(ChatCompletions().error(refusal)) + b"data: [DONE]\n\n"
+
+
+def _event(data: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(data).encode() + b"\n\n"

@@ -1,0 +1,113 @@
+"""One answer on its way to the agent: whole or streamed, with signs of life while it samples."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from aiohttp import web
+
+from rllm_core.gateway.calls import Answer, Delta, Refusal
+from rllm_core.gateway.dialects import Dialect
+from rllm_core.gateway.dialects.chat import deltas_of
+from rllm_core.gateway.exchange import Exchange
+
+__all__ = ["Reply"]
+
+
+class Reply:
+    """The HTTP answer to one call.
+
+    A stream's headers go out with its first byte, so that an error before that still has its
+    proper status. `sent` says whether any of the reply itself has gone out.
+    """
+
+    def __init__(
+        self, request: web.Request, dialect: Dialect, exchange: Exchange, keepalive: float
+    ) -> None:
+        self._request = request
+        self._dialect = dialect
+        self._call = exchange.call
+        self._form = dialect.stream(exchange.call, exchange.id, exchange.model)
+        self._keepalive = keepalive
+        self._stream: web.StreamResponse | None = None
+        self._writing = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self.sent = False
+
+    @asynccontextmanager
+    async def alive(self) -> AsyncIterator[None]:
+        """Around the sampling: writes a sign of life to a stream every so often."""
+        if not self._call.stream:
+            yield
+            return
+        self._schedule()
+        try:
+            yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._beating is not None:
+                self._beating.cancel()
+
+    def _schedule(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._keepalive, self._start_beat)
+
+    def _start_beat(self) -> None:
+        self._beating = asyncio.get_running_loop().create_task(self._beat())
+
+    async def _beat(self) -> None:
+        with suppress(ConnectionError):  # the call itself will find that its agent is gone
+            await self._write(self._dialect.keepalive)
+            self._schedule()
+
+    async def _write(self, data: bytes) -> None:
+        async with self._writing:
+            if self._stream is None:
+                headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+                stream = web.StreamResponse(headers=headers)
+                await stream.prepare(self._request)
+                self._stream = stream
+            await self._stream.write(data)
+
+    async def delta(self, delta: Delta) -> None:
+        """Send a piece of the reply at once."""
+        head = b"" if self.sent else self._form.start()
+        self.sent = True
+        await self._write(head + self._form.delta(delta))
+
+    async def finish(self, answer: Answer) -> web.StreamResponse:
+        """Send the answer, or what of it has not been streamed; ConnectionError if it is lost."""
+        if not self._call.stream:
+            body = json.dumps(self._dialect.reply(self._call, answer)).encode()
+            return await self._whole(body, 200)
+        data = b""
+        if not self.sent:
+            data = self._form.start() + b"".join(map(self._form.delta, deltas_of(answer.message)))
+        await self._write(data + self._form.finish(answer))
+        return await self._end()
+
+    async def refuse(self, refusal: Refusal) -> web.StreamResponse:
+        """Send an error: as a status where nothing went out yet, else inside the stream."""
+        if self._stream is None:
+            body = json.dumps(self._dialect.error(refusal)).encode()
+            return await self._whole(body, refusal.status, final=refusal.final)
+        await self._write(self._form.error(refusal))
+        return await self._end()
+
+    async def _whole(self, body: bytes, status: int, *, final: bool = False) -> web.Response:
+        headers = {"x-should-retry": "false"} if final else None
+        response = web.Response(
+            body=body, status=status, headers=headers, content_type="application/json"
+        )
+        await response.prepare(self._request)
+        await response.write_eof()
+        return response
+
+    async def _end(self) -> web.StreamResponse:
+        if self._stream is None:
+            raise RuntimeError("a stream ends after it has begun")
+        await self._stream.write_eof()
+        return self._stream

@@ -1,0 +1,283 @@
+"""The HTTP server: sessions by path, keys, dialects, and what happens when a call fails."""
+
+import asyncio
+import json
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from rllm_core.errors import ConfigError, RllmError
+from rllm_core.gateway.calls import Answer, Refusal
+from rllm_core.gateway.dialects import DIALECTS, Dialect
+from rllm_core.gateway.exchange import Exchange
+from rllm_core.gateway.renderers.protocol import Renderer
+from rllm_core.gateway.rendering import Rendering
+from rllm_core.gateway.reply import Reply
+from rllm_core.gateway.routing import Route
+from rllm_core.gateway.session import Limits, Session
+from rllm_core.gateway.tokens import answer_with_tokens
+from rllm_core.gateway.tree import Node
+from rllm_core.gateway.wire import Wire
+from rllm_core.types import ErrorRecord, Stop
+from rllm_core.upstream import Upstream, WireUpstream
+
+__all__ = ["Gateway"]
+
+_PATH = re.compile(r"/sessions/(?P<session>[^/]+)(?:/as/(?P<agent>[^/]+))?(?:/(?P<rest>.*))?")
+_VERSION = re.compile(r"^(?:api/)?v1(?:beta)?(?:/|$)")
+_NO_DIALECT: Dialect = DIALECTS["chat/completions"]
+"""Whose error shape is used where the path names no dialect."""
+
+
+class Gateway:
+    """One server for all rollouts of a process.
+
+    `port` 0 takes a free one. `keepalive` is how many seconds a streamed call may sample before
+    the first sign of life is written (and between such signs). `max_body` is in bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        keepalive: float = 10.0,
+        max_body: int = 64 << 20,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.keepalive = keepalive
+        self.max_body = max_body
+        self._routes: dict[str, Route] = {}
+        self._renderings: dict[int, Rendering] = {}
+        self._sessions: dict[str, Session] = {}
+        self._runner: web.AppRunner | None = None
+        self._wire = Wire()
+
+    @property
+    def url(self) -> str:
+        """Where the gateway listens, once started."""
+        return f"http://{self.host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen. ConfigError where the address cannot be had."""
+        app = web.Application(client_max_size=self.max_body)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=1
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self.host, self.port, backlog=1024)
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise ConfigError(
+                f"the gateway cannot listen on {self.host}:{self.port}: {error.strerror}",
+                remedy="choose another port, or 0 for a free one",
+            ) from error
+        self.port = self._runner.addresses[0][1]
+
+    async def close(self) -> None:
+        """Close every session and stop listening."""
+        for session in tuple(self._sessions.values()):
+            await session.close()
+        await self._wire.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def route(
+        self,
+        role: str,
+        upstream: Upstream | WireUpstream,
+        *,
+        renderer: Renderer | None = None,
+        model: str = "",
+    ) -> None:
+        """Send a role's calls to `upstream` from now on.
+
+        A token upstream needs a renderer; the previous one is kept when it is None. `model` is
+        the name that is recorded.
+        """
+        rendering = None
+        if renderer is not None:  # one lock a renderer, however many roles use it
+            rendering = self._renderings.setdefault(id(renderer), Rendering(renderer))
+        self._routes.setdefault(role, Route(role)).point(upstream, rendering, model)
+
+    async def hold(self, role: str) -> None:
+        """Let new calls of the role wait (they never fail for it) until `release`."""
+        self._route(role).hold()
+
+    async def drain(self, role: str, timeout: float) -> None:  # noqa: ASYNC109 - awaited as such
+        """Wait for the role's calls in flight; RolloutTimeout after `timeout` seconds."""
+        await self._route(role).drain(timeout)
+
+    def release(self, role: str) -> None:
+        """Let the role's calls go on."""
+        self._route(role).release()
+
+    def open(
+        self,
+        session_id: str,
+        *,
+        roles: Sequence[str] = ("policy",),
+        sampling: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        max_calls: int | None = None,
+        max_tokens_total: int | None = None,
+        deadline: float = float("inf"),
+    ) -> Session:
+        """A session for one rollout.
+
+        `sampling` (temperature, top_p, top_k, max_tokens) is enforced over what agents ask;
+        max_tokens is a cap. `max_tokens_total` bounds all sampled tokens; `deadline` is on
+        `time.monotonic()`'s clock.
+        """
+        if not re.fullmatch(r"[\w.~-]+", session_id):
+            raise ConfigError(f"a session id is part of a URL and cannot be {session_id!r}")
+        if session_id in self._sessions:
+            raise ConfigError(f"the session {session_id!r} is open already")
+        for role in roles:
+            self._route(role)
+        session = Session(
+            session_id,
+            self.url,
+            roles,
+            sampling=sampling or {},
+            seed=seed,
+            limits=Limits(max_calls, max_tokens_total, deadline),
+            forget=self._sessions.pop,
+        )
+        self._sessions[session_id] = session
+        return session
+
+    def _route(self, role: str) -> Route:
+        if role not in self._routes:
+            known = ", ".join(self._routes) or "none"
+            raise ConfigError(
+                f"no upstream is routed for the role {role!r}", remedy=f"routed roles: {known}"
+            )
+        return self._routes[role]
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        found = _PATH.fullmatch(request.path)
+        rest = _VERSION.sub("", (found["rest"] or "") if found else request.path.lstrip("/"))
+        if request.method == "HEAD" or (rest == "" and request.method == "GET"):
+            return web.json_response({"status": "ok"})
+        dialect = DIALECTS.get(rest)
+        try:
+            return await self._serve(request, found, rest, dialect)
+        except Refusal as refusal:
+            return _refused(dialect or _NO_DIALECT, refusal)
+
+    async def _serve(
+        self, request: web.Request, found: re.Match[str] | None, rest: str, dialect: Dialect | None
+    ) -> web.StreamResponse:
+        if found is None:
+            raise Refusal(404, f"no such path: {request.path}; calls go to /sessions/ID/v1/…")
+        session = self._session(found["session"], request)
+        if request.method == "GET":
+            return _models(session, rest)
+        if dialect is None or request.method != "POST":
+            raise Refusal(404, f"this gateway does not serve {request.method} /{rest}")
+        return await self._call(request, session, found["agent"] or "policy", dialect)
+
+    def _session(self, session_id: str, request: web.Request) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise Refusal(400, f"session {session_id} is unknown or closed: its rollout has ended")
+        if _key(request) != session.key:
+            raise Refusal(401, f"the API key does not open session {session_id}")
+        return session
+
+    async def _call(
+        self, request: web.Request, session: Session, agent: str, dialect: Dialect
+    ) -> web.StreamResponse:
+        call = dialect.parse(await self._body(request))
+        call_id = session.admit()
+        role = session.role_of(call.model)
+        if role != call.model and call.model in self._routes:
+            raise Refusal(403, f"this session's key does not open the role {call.model!r}")
+        exchange = Exchange(call_id, session, self._routes[role], agent, call)
+        reply = Reply(request, dialect, exchange, self.keepalive)
+        node: Node | None = None
+        try:
+            async with reply.alive():
+                answer, node = await self._answer(exchange, reply)
+            return await reply.finish(answer)
+        except Refusal as refusal:
+            return await reply.refuse(refusal)
+        except (ConnectionError, asyncio.CancelledError):
+            # The agent is gone: a reply that it never got is no part of its conversation.
+            if node is not None:
+                session.tree.drop(node)
+            session.counts["calls whose agent hung up"] += 1
+            raise
+
+    async def _answer(self, exchange: Exchange, reply: Reply) -> tuple[Answer, Node]:
+        """The boundary: whatever an upstream does wrong becomes a record and a refusal."""
+        session = exchange.session
+        try:
+            with session.running():
+                async with asyncio.timeout_at(_when(session.limits.deadline)):
+                    if isinstance(exchange.route.upstream, WireUpstream):
+                        return await self._wire.answer(exchange, reply)
+                    return await answer_with_tokens(exchange)
+        except (Refusal, ConnectionResetError):
+            raise
+        except TimeoutError:
+            why = "the rollout's deadline passed during this call"
+            raise session.refuse(Stop.TIMEOUT, why) from None
+        except Exception as error:  # the boundary
+            category = error.category if isinstance(error, RllmError) else "model"
+            message = str(error) or type(error).__name__
+            session.errors.append(ErrorRecord(category, message, traceback.format_exc()))
+            raise Refusal(502, message) from error
+
+    async def _body(self, request: web.Request) -> Any:
+        try:
+            return json.loads(await request.read())
+        except web.HTTPRequestEntityTooLarge:
+            raise Refusal(413, f"the request is larger than {self.max_body >> 20} MiB") from None
+        except (ValueError, RecursionError) as error:
+            raise Refusal(400, f"the request body is not JSON: {error}") from None
+
+
+def _when(deadline: float) -> float | None:
+    return None if deadline == float("inf") else deadline
+
+
+def _key(request: web.Request) -> str:
+    """The key, wherever the dialect's clients put it."""
+    headers = request.headers
+    bearer = headers.get("Authorization", "").removeprefix("Bearer ")
+    return (
+        bearer
+        or headers.get("x-api-key", "")
+        or headers.get("x-goog-api-key", "")
+        or request.query.get("key", "")
+    )
+
+
+def _models(session: Session, rest: str) -> web.Response:
+    """The model list, or one model: a session's models are its roles."""
+    kind, _, name = rest.partition("/")
+    if kind != "models":
+        raise Refusal(404, f"this gateway does not serve GET /{rest}")
+    entries = [
+        {"id": role, "object": "model", "created": 0, "owned_by": "rllm"} for role in session.roles
+    ]
+    if not name:
+        return web.json_response({"object": "list", "data": entries})
+    for entry in entries:
+        if entry["id"] == name:
+            return web.json_response(entry)
+    raise Refusal(404, f"no model {name!r}; this session has: {', '.join(session.roles)}")
+
+
+def _refused(dialect: Dialect, refusal: Refusal) -> web.Response:
+    headers = {"x-should-retry": "false"} if refusal.final else None
+    return web.json_response(dialect.error(refusal), status=refusal.status, headers=headers)
