@@ -15,11 +15,14 @@ from rllm_core.types import Episode, Task
 
 __all__ = ["Evaluation", "TaskSet", "TooManyErrors"]
 
+AS_ASKED = Sampling()
+"""Sampling as the agent asks for it."""
+
 ENOUGH_TO_JUDGE = 20
 """Rollouts that must have ended before their share of errors can stop a run."""
 
 
-class TooManyErrors(RllmError):
+class TooManyErrors(RllmError):  # noqa: N818 - says what happened
     """So many rollouts failed that going on would only waste time or money."""
 
     category = "errors"
@@ -45,7 +48,7 @@ class Evaluation:
     max_error_share: float = 1.0
 
     async def run(
-        self, phase: str, task_set: TaskSet, *, attempts: int = 1, sampling: Sampling = Sampling()
+        self, phase: str, task_set: TaskSet, *, attempts: int = 1, sampling: Sampling = AS_ASKED
     ) -> Summary:
         """The summary of all rollouts of the phase, those of earlier processes included."""
         finished = self.store.finished(phase)

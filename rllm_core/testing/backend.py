@@ -25,7 +25,7 @@ from rllm_core.backend import (
 )
 from rllm_core.backend.batch import TokenBatch
 from rllm_core.types import Logprobs
-from rllm_core.upstream import Sampled, SamplingParams, TokenPrompt
+from rllm_core.upstream import Sampled, SamplingParams, TokenPrompt, Upstream
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,13 +135,13 @@ class TableModel:
         self.gradient = np.zeros_like(self.table)
         return {"grad_norm": norm}
 
-    async def publish(self, version: int) -> TableUpstream:
+    async def publish(self, version: int) -> Upstream:
         """A sampler over a copy of the table."""
         return TableUpstream(self.table.copy(), version, self.delay)
 
     async def save(self, directory: Path) -> None:
         """The table as JSON."""
-        directory.mkdir(parents=True)
+        directory.mkdir(parents=True)  # noqa: ASYNC240 - a kilobyte, in a test
         (directory / "table.json").write_text(json.dumps(self.table.tolist()))
 
     async def load(self, directory: Path) -> None:

@@ -185,8 +185,8 @@ class Loop:
         """Save everything that `restore` needs, atomically."""
         directory = self.store.checkpoint_dir(step)
         await self.loaded.model.save(directory)
-        await self.store.add_checkpoint(step)
-        await self.store.prune(self.settings.keep_checkpoints)
+        self.store.add_checkpoint(step, directory)
+        self.store.prune(self.settings.keep_checkpoints)
         return directory
 
     async def _validate_if_due(self) -> None:

@@ -60,8 +60,15 @@ class Sampled:
 class Upstream(Protocol):
     """One source of tokens at one weight version."""
 
-    version: int
-    context_window: int
+    @property
+    def version(self) -> int:
+        """The weight version that it samples from."""
+        ...
+
+    @property
+    def context_window(self) -> int:
+        """Tokens of prompt and completion together."""
+        ...
 
     def sample(self, prompt: TokenPrompt, params: SamplingParams) -> AsyncIterator[Sampled]:
         """Sample one completion; pieces arrive as they are made. Cancelling aborts it."""
