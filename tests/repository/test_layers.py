@@ -10,6 +10,7 @@ from pathlib import Path
 # From the bottom. Parts of one layer do not import each other. Modules of a single file that are
 # not named here lie at the very bottom, and may import each other.
 LAYERS = (
+    {"plugins"},
     {"config"},
     {"upstream", "store"},
     {"gateway", "sandbox", "harness", "scoring"},
