@@ -11,6 +11,8 @@ TORCH_INDEX :=
 # More arguments for pytest: make test ARGS="-k gateway -x"
 ARGS :=
 
+PLUGIN_MODULES := $(notdir $(wildcard plugins/*/*/rllm_*))
+PLUGIN_PATH := $(subst $() ,:,$(wildcard plugins/*/*))
 MANIFESTS := $(wildcard pyproject.toml plugins/*/*/pyproject.toml)
 INSTALL = python=$$($(FIND_PYTHON)) && "$$python" scripts/install.py \
     --torch-index "$(TORCH_INDEX)" --stamp $@
@@ -45,13 +47,13 @@ test-all: .venv/.test  ## run every test
 lint: .venv/.lint  ## check style, format and types
 	.venv/bin/python -m ruff check .
 	.venv/bin/python -m ruff format --check .
-	.venv/bin/python -m mypy
+	MYPYPATH=$(PLUGIN_PATH) .venv/bin/python -m mypy $(addprefix -p ,rllm rllm_core $(PLUGIN_MODULES))
 
 format: .venv/.lint  ## put the code into its form
 	.venv/bin/python -m ruff check --fix .
 	.venv/bin/python -m ruff format .
 
-environment: .venv/.test .venv/.lint  ## make what the tests and checks need, and run none
+environment: .venv/.lint  ## make what the tests and checks need, and run none
 
 wheels: .venv/.test  ## write a wheel of the core and of every plugin to dist/
 	@rm -rf dist
@@ -73,5 +75,5 @@ clean:  ## remove .venv, dist and caches
 	@$(INSTALL) --extras test,tokens --workspace
 	@touch .venv/.train
 
-.venv/.lint: $(MANIFESTS) scripts/install.py
+.venv/.lint: .venv/.test
 	@$(INSTALL) --extras lint

@@ -181,8 +181,9 @@ def report_download(packages: list[str], torch_index: str, environment: dict[str
     if cuda:
         print(
             f"{cuda:,.0f} MB of that are CUDA libraries: pip's index offers only CUDA builds of"
-            " torch.\nNothing here needs a GPU. To take another build, interrupt this and name an"
-            " index (or a folder\nof wheels) that has CPU builds:  make TORCH_INDEX=URL …",
+            " torch.\nNothing here needs a GPU. To fetch less, interrupt this and add"
+            " TORCH_INDEX=URL to the make\ncommand, with an index (or a folder of wheels) that has"
+            " CPU builds.",
             flush=True,
         )
 
