@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 from rllm_core.algorithms import Algorithm
 from rllm_core.backend import LoadedModel, OptimParams
 from rllm_core.backend.batch import TokenBatch
+from rllm_core.engine.evaluate import TooManyErrors
 from rllm_core.engine.pool import settle
 from rllm_core.errors import BackendError
 from rllm_core.gateway import Gateway
@@ -42,6 +43,7 @@ class LoopSettings:
     checkpoint_every: int = 10
     keep_checkpoints: int = 2
     idle_steps: int = 20
+    max_error_share: float = 1.0
     step_deadline: float = 3600.0
 
 
@@ -110,6 +112,7 @@ class Loop:
         started = time.monotonic()
         step, due = self.admission.step, await self._due()
         episodes = {k: self._episodes.pop(k) for k in due}
+        self._check_errors(episodes)
         update = plan(step, episodes, self.algorithm, self.settings.optim)
         await self.store.add_batch(step, update.row)
         trained = await self._train(update.batch, self.settings.optim)
@@ -163,6 +166,16 @@ class Loop:
             self.gateway.route(ROLE, upstream, renderer=self.loaded.renderer)
         finally:
             self.gateway.release(ROLE)
+
+    def _check_errors(self, episodes: Mapping[int, list[Episode]]) -> None:
+        flat = [e for members in episodes.values() for e in members]
+        failed = [e.error for e in flat if e.error is not None]
+        if len(failed) > self.settings.max_error_share * len(flat):
+            raise TooManyErrors(
+                f"{len(failed)} of {len(flat)} rollouts of a step failed; the last one: "
+                f"{failed[-1].category}: {failed[-1].message}",
+                remedy="mend that and use --resume, or raise run.max_error_share",
+            )
 
     def _report(
         self,

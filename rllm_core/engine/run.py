@@ -1,0 +1,183 @@
+"""A run, opened: its store, its gateway, its model, everything that rollouts need.
+
+`open_run` makes these in order and takes them down in the reverse order, whatever happens; the
+store then says how the run ended. What a run does while it is open is `evaluate` or `train`.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field, frozen
+
+from rllm_core.backend import Backend, LoadedModel, ModelSpec
+from rllm_core.config import ModelTable, to_toml
+from rllm_core.config.check import Resolved
+from rllm_core.engine.evaluate import Evaluation
+from rllm_core.engine.jobs import Sampling
+from rllm_core.engine.observer import Observer
+from rllm_core.engine.rollout import Rollouts
+from rllm_core.errors import BackendError
+from rllm_core.gateway import Gateway
+from rllm_core.harness import Harness
+from rllm_core.plugins import Plugins
+from rllm_core.providers import Local, Wire
+from rllm_core.store import RunStore, new_run_id, runs_directory
+
+__all__ = ["Place", "Run", "open_run", "sampling_of"]
+
+START_DEADLINE = 1800.0
+"""Seconds that starting a backend and loading its model may take (downloads included)."""
+
+
+@frozen
+class Place:
+    """Where a run lies, and whether it goes on there."""
+
+    directory: Path
+    resume: bool = False
+
+    @classmethod
+    def of(cls, directory: str | None, *, resume: bool = False) -> "Place":
+        """The user's directory, or a new one under RLLM_HOME."""
+        if directory is not None:
+            return cls(Path(directory).expanduser().absolute(), resume)
+        return cls(runs_directory() / new_run_id(), resume)
+
+
+@define
+class Run:
+    """What an open run is made of."""
+
+    resolved: Resolved
+    store: RunStore
+    gateway: Gateway
+    rollouts: Rollouts
+    observer: Observer
+    loaded: LoadedModel | None = None
+    facts: dict[str, Any] = field(factory=dict)
+
+    @property
+    def sampling(self) -> Sampling:
+        """What the policy's table enforces."""
+        return sampling_of(self.resolved.config.policy)
+
+    def evaluation(self) -> Evaluation:
+        """The evaluator of this run."""
+        settings = self.resolved.config.run
+        return Evaluation(
+            self.rollouts, self.store, self.observer, settings.concurrency, settings.max_error_share
+        )
+
+
+def sampling_of(table: ModelTable) -> Sampling:
+    """The sampling settings of a model's table."""
+    return Sampling(table.temperature, table.top_p, table.top_k, table.max_tokens)
+
+
+@asynccontextmanager
+async def open_run(
+    resolved: Resolved, plugins: Plugins, harness: Harness, place: Place, observer: Observer
+) -> AsyncIterator[Run]:
+    """An open run; on leaving it is closed and its status is on disk."""
+    async with AsyncExitStack() as stack:
+        store = _open_store(resolved, plugins, place)
+        stack.callback(store.close)
+        gateway = Gateway()
+        await gateway.start()
+        stack.push_async_callback(gateway.close)
+        try:
+            loaded = await _route_policy(resolved, gateway, stack, observer)
+            run = Run(resolved, store, gateway, _rollouts(resolved, gateway, harness, loaded),
+                      observer, loaded)  # fmt: skip
+            run.facts = _facts(run)
+            observer.run_started(run.facts)
+            yield run
+        except BaseException as error:
+            store.set_status(_status(error))
+            store.add_event("ended", f"{type(error).__name__}: {error}")
+            raise
+        store.set_status("finished")
+
+
+def _status(error: BaseException) -> str:
+    interrupted = isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))
+    return "interrupted" if interrupted else "failed"
+
+
+def _open_store(resolved: Resolved, plugins: Plugins, place: Place) -> RunStore:
+    config = resolved.config
+    if place.resume:
+        store = RunStore.resume(place.directory)
+        store.add_event("resumed", "the run goes on", {"time": time.time()})
+        return store
+    return RunStore.create(
+        place.directory,
+        run_id=place.directory.name,
+        kind=config.run.kind,
+        name=config.run.name,
+        config_toml=to_toml(config),
+        plugins={f"{e.kind}/{e.name}": f"{e.package} {e.version}" for e in plugins.loaded()},
+    )
+
+
+async def _route_policy(
+    resolved: Resolved, gateway: Gateway, stack: AsyncExitStack, observer: Observer
+) -> LoadedModel | None:
+    """Point the role at its model; a backend that is started for it is closed with the run."""
+    table, model = resolved.config.policy, resolved.models["policy"]
+    if isinstance(model, Wire):
+        gateway.route("policy", model.upstream(context_window=table.context_window))
+        return None
+    backend = resolved.build_backend()
+    stack.push_async_callback(backend.close)
+    loaded = await _load(backend, model, table, observer)
+    gateway.route("policy", await loaded.model.publish(0), renderer=loaded.renderer)
+    return loaded
+
+
+async def _load(
+    backend: Backend, model: Local, table: ModelTable, observer: Observer
+) -> LoadedModel:
+    backend.on_progress = observer.note
+    try:
+        async with asyncio.timeout(START_DEADLINE):
+            await backend.start()
+            return await backend.model("policy", ModelSpec(model.source, table.context_window))
+    except TimeoutError:
+        raise BackendError(
+            f"the backend did not load {model.source} within {START_DEADLINE:g} s"
+        ) from None
+
+
+def _rollouts(
+    resolved: Resolved, gateway: Gateway, harness: Harness, loaded: LoadedModel | None
+) -> Rollouts:
+    settings, table = resolved.config.run, resolved.config.policy
+    return Rollouts(
+        gateway,
+        harness,
+        seed=settings.seed,
+        deadline=settings.deadline,
+        retries=settings.retries,
+        context_window=loaded.context_window if loaded else table.context_window,
+    )
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    config, info = run.resolved.config, run.store.info
+    facts = {
+        "id": info.id,
+        "name": info.name,
+        "kind": info.kind,
+        "directory": str(info.directory),
+        "benchmark": ", ".join(t.use or "" for t in config.benchmark),
+        "model": config.policy.name,
+        "harness": config.harness.use,
+        "backend": config.backend.use if config.backend else None,
+        "algorithm": config.algorithm.use if config.algorithm else None,
+    }
+    return {key: value for key, value in facts.items() if value is not None}
