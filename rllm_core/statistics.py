@@ -140,6 +140,7 @@ class Summary:
     - `accuracy_without_errors`: mean reward of what was graded.
     - `ungraded`: reasons why episodes were neither, `errors`: categories, `stops`: early ends.
     - `truncated`: episodes in which a reply was cut by a limit of tokens or of the context.
+    - `binary`: whether every reward was 0 or 1, so that the mean is a share of successes.
     - `pass_at`: k → unbiased pass@k over the tasks with at least k attempts.
     """
 
@@ -152,12 +153,25 @@ class Summary:
     errors: Mapping[str, int] = field(factory=dict)
     stops: Mapping[str, int] = field(factory=dict)
     pass_at: Mapping[int, Estimate] = field(factory=dict)
+    binary: bool = True
     truncated: int = 0
     calls: int = 0
     untrainable: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+
+    def interval(self, level: float = 0.95) -> tuple[float, float] | None:
+        """The confidence interval of `accuracy`: Wilson's for one yes or no a task, else CLT."""
+        estimate = self.accuracy
+        if estimate is None:
+            return None
+        if self.binary and estimate.n == estimate.clusters:
+            return estimate.wilson(level)
+        interval = estimate.interval(level)
+        if interval is None or not self.binary:
+            return interval
+        return (max(0.0, interval[0]), min(1.0, interval[1]))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
@@ -185,6 +199,7 @@ def summarize(episodes: Iterable[Episode | Attempt]) -> Summary:
         errors=Counter(a.error for a in attempts if a.error is not None),
         stops=Counter(a.stop.value for a in attempts if a.stop != Stop.DONE),
         pass_at=_pass_at(list(counted.values())),
+        binary=all(x in (0.0, 1.0) for values in graded.values() for x in values),
         truncated=sum(a.truncated for a in attempts),
         calls=sum(a.calls for a in attempts),
         untrainable=sum(a.untrainable for a in attempts),

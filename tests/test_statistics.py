@@ -161,3 +161,15 @@ def test_episodes_are_summed_up():
     assert summary == summarize(Attempt.of(e) for e in episodes)
     assert json.loads(json.dumps(summary.to_json()))["accuracy"]["n"] == 3
     assert to_json(summary)["episodes"] == 3
+
+
+def test_the_interval_of_a_share_stays_within_zero_and_one():
+    shares = [graded(f"t{i}", float(i < 2)) for i in range(8)]
+    # Wilson's interval for 2 of 8, e.g. statsmodels.stats.proportion.proportion_confint
+    assert summarize(shares).interval() == pytest.approx((0.0715, 0.5907), abs=1e-4)
+    twice = summarize([*shares, *shares])
+    low, high = twice.accuracy.interval()
+    assert low < 0
+    assert twice.interval() == (0.0, high)
+    assert summarize([graded("a", -2.0), graded("b", -1.0)]).interval()[0] < -2
+    assert summarize([]).interval() is None

@@ -123,7 +123,7 @@ class RunReader:
         if not rows:
             raise ConfigError(
                 f"run {self.info.id} has no episode {ref!r}",
-                remedy=f"rllm runs show {self.info.id} lists them",
+                remedy=f"`rllm runs show {self.info.id} --episodes` lists them",
             )
         key, found, body = rows[0]
         if len(rows) > 1 and found != ref:

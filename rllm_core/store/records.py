@@ -187,19 +187,22 @@ def _facts_row(facts: Attempt) -> tuple[Any, ...]:
 
 
 FACTS = (
-    "task, value, ungraded, stop, error, message, calls, prompt_tokens, completion_tokens,"
-    " seconds, truncated, untrainable"
+    "task, value, ungraded, stop, error, message, calls, prompt_tokens, completion_tokens, "
+    "seconds, truncated, untrainable"
 )
 
 
 def read_attempt(row: Sequence[Any]) -> Attempt:
     """The facts of an episode from its columns `FACTS`, without reading its calls."""
-    task, value, ungraded, stop, *rest, truncated, untrainable = row
-    graded = value
-    if value is None:
+    facts = dict(zip(FACTS.split(", "), row, strict=True))
+    ungraded = facts.pop("ungraded")
+    graded = facts.pop("value")
+    if graded is None:
         ((kind, reason),) = json.loads(ungraded).items()
         graded = Missing(reason) if kind == "missing" else Failed(reason)
-    return Attempt(task, graded, Stop(stop), *rest, bool(truncated), untrainable)
+    facts["stop"] = Stop(facts["stop"])
+    facts["truncated"] = bool(facts["truncated"])
+    return Attempt(graded=graded, **facts)
 
 
 def read_episode(connection: sqlite3.Connection, key: int, body: str) -> Episode:

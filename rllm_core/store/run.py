@@ -133,7 +133,7 @@ class RunStore(RunReader):
         self._execute("INSERT OR REPLACE INTO metrics VALUES (?, ?, ?)", phase, step, dump(values))
 
     def add_event(self, kind: str, message: str, data: Mapping[str, Any] | None = None) -> None:
-        """Note something for the run's account."""
+        """Note something for the run's account, which reads `3 retried` for kind "retried"."""
         self._execute(
             "INSERT INTO events VALUES (NULL, ?, ?, ?, ?)",
             time.time(),

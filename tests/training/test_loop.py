@@ -44,12 +44,16 @@ TASKS = [Task.of(f"{d}=", id=str(d), private={"answer": str((d + 1) % 10)}) for 
 
 
 @contextlib.asynccontextmanager
-async def opened(directory: Path, *, steps=10, harness=answer, scorer=successor, backend=None, **settings):
+async def opened(
+    directory: Path, *, steps=10, harness=answer, scorer=successor, backend=None, **settings
+):
     """A loop over the ten tasks, its store new or resumed."""
     if (directory / "run.db").exists():
         store = RunStore.resume(directory)
     else:
-        store = RunStore.create(directory, run_id="t", kind="train", name=None, config_toml="", plugins={})
+        store = RunStore.create(
+            directory, run_id="t", kind="train", name=None, config_toml="", plugins={}
+        )
     gateway = Gateway()
     await gateway.start()
     loaded = await (backend or TableBackend()).model("policy", ModelSpec("table"))
@@ -147,7 +151,9 @@ async def test_one_failing_rollout_in_each_group_is_left_out_and_the_run_goes_on
 
 
 async def test_a_run_without_signal_ends_with_a_sentence(tmp_path):
-    async with opened(tmp_path / "run", steps=50, scorer=lambda task, episode: 1.0, idle_steps=3) as (loop, log):
+    async with opened(
+        tmp_path / "run", steps=50, scorer=lambda task, episode: 1.0, idle_steps=3
+    ) as (loop, log):
         ended = await loop.run()
     assert "nothing left to learn" in ended
     assert len(rewards(log)) == 3

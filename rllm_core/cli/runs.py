@@ -1,0 +1,186 @@
+"""`rllm runs`: the runs there are, and what happened in one of them.
+
+Both commands also look at runs that are being written by another process this moment.
+"""
+
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rllm_core.errors import RllmError
+
+if TYPE_CHECKING:
+    from rllm_core.cli.report import Report
+    from rllm_core.cli.typography import Typography
+    from rllm_core.store import RunReader
+
+__all__ = ["runs"]
+
+
+@click.group()
+def runs() -> None:
+    """Look at the runs that are kept under RLLM_HOME, or anywhere by path."""
+
+
+@runs.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a run.")
+def list_command(as_json: bool) -> None:
+    """List runs, the newest first."""
+    from rllm_core.cli.report import Report, row
+    from rllm_core.store import RunStore, list_runs, runs_directory
+
+    reports: list[Report] = []
+    for directory in list_runs():
+        try:
+            reader = RunStore.read(directory)
+        except RllmError as error:  # a broken run hides no other
+            click.echo(f"left out: {error.message}", err=True)
+            continue
+        reports.append(Report.of(reader))
+        reader.close()
+    if as_json:
+        _echo_json([row(report) for report in reports])
+    elif reports:
+        _echo_table(reports)
+    else:
+        click.echo(f"There are no runs in {runs_directory()}. To make one: rllm eval --help")
+
+
+@runs.command("show")
+@click.argument("run")
+@click.option("--episode", metavar="ID", help="Show one episode: its conversation and tokens.")
+@click.option("--episodes", is_flag=True, help="List the episodes, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show_command(run: str, episode: str | None, episodes: bool, as_json: bool) -> None:
+    """Show a RUN (its id, the beginning of its id, its name or its path)."""
+    from rllm_core.cli.typography import Typography
+    from rllm_core.store import RunStore, find_run
+
+    text = Typography.of(sys.stdout)
+    try:
+        with contextlib.closing(RunStore.read(find_run(run))) as reader:
+            if episode is not None:
+                data, lines = _one_episode(reader, episode, text)
+            elif episodes:
+                data, lines = _all_episodes(reader, text)
+            else:
+                data, lines = _whole_run(reader, text)
+            if as_json:
+                _echo_json(data)
+            else:
+                for line in lines:
+                    click.echo(line)
+    except RllmError as error:
+        raise _Refused(str(error)) from error
+
+
+class _Refused(click.ClickException):
+    exit_code = 2
+
+
+Shown = tuple[Any, Iterator[str]]
+"""Data for --json, and lines for people."""
+
+
+def _one_episode(reader: "RunReader", ref: str, text: "Typography") -> Shown:
+    from rllm_core.cli.conversation import conversation
+    from rllm_core.serialize import to_json
+
+    episode = reader.episode(ref)
+    return to_json(episode), conversation(episode, text)
+
+
+def _all_episodes(reader: "RunReader", text: "Typography") -> Shown:
+    from rllm_core.cli.conversation import grade
+    from rllm_core.serialize import to_json
+
+    rows = list(zip(reader.episode_ids(), reader.attempts(), strict=True))
+    lines = (
+        text.join([text.clean(name), text.clean(a.task), grade(a.graded, text), a.stop.value])
+        for name, a in rows
+    )
+    return [{"id": name, **to_json(attempt)} for name, attempt in rows], lines
+
+
+def _whole_run(reader: "RunReader", text: "Typography") -> Shown:
+    from rllm_core.cli.report import Report
+
+    report = Report.of(reader)
+    return report.to_json(), _show(report, text)
+
+
+def _echo_json(data: Any) -> None:
+    click.echo(json.dumps(_finite(data), indent=2))
+
+
+def _finite(data: Any) -> Any:
+    """JSON has no NaN and no infinities: they become null."""
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, dict):
+        return {str(key): _finite(value) for key, value in data.items()}
+    return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+def _echo_table(reports: "Sequence[Report]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from rllm_core.cli.report import when
+    from rllm_core.cli.typography import Typography
+
+    text = Typography.of(sys.stdout)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("id", "kind", "name", "benchmark", "model", "status", "result", "when"):
+        table.add_column(heading, no_wrap=heading in ("id", "status", "result"), overflow="fold")
+    for report in reports:
+        info, names = report.info, report.names
+        cells = [info.id, info.kind, info.name or "", names["benchmark"], names["model"]]
+        result = _result(report, text)
+        table.add_row(*map(text.clean, [*cells, info.status, result, when(info.created)]))
+    Console(highlight=False, markup=False, emoji=False, safe_box=True).print(table)
+
+
+def _result(report: "Report", text: "Typography") -> str:
+    """0.16 → 0.94 ± 0.02 for training, else the result of the (first) benchmark."""
+    results = report.results
+    before, after = results.get("before"), results.get("after")
+    if before and after and before.accuracy:
+        return f"{before.accuracy.mean:.2f} {text.arrow} {text.estimate(after.accuracy)}"
+    first = next(iter(results.values()), None)
+    more = f" and {len(results) - 1} more" if len(results) > 1 else ""
+    return "" if first is None else text.estimate(first.accuracy) + more
+
+
+def _show(report: "Report", text: "Typography") -> Iterator[str]:
+    from rllm_core.cli.account import account_line, result_lines
+    from rllm_core.cli.report import when
+    from rllm_core.cli.typography import number, short
+
+    info = report.info
+    titles = [info.name or "", *report.names.values(), info.kind, info.status, when(info.created)]
+    yield f"run {info.id}  " + text.join(map(text.clean, titles))
+    for phase, summary in report.phases.items():
+        yield from result_lines(phase, summary, text)
+    if report.rewards:
+        first, last = number(report.rewards[0]), number(report.rewards[-1])
+        curve = text.curve(report.rewards, 40)
+        yield f"reward over {report.steps:,} steps  {first} {curve} {last}"
+    whole = report.whole
+    tokens = f"{whole.prompt_tokens:,} prompt + {whole.completion_tokens:,} completion tokens"
+    yield text.join([f"{whole.calls:,} calls", tokens])
+    yield account_line(whole, report.events, text, trained=info.kind == "train")
+    for category, (n, example) in report.errors.items():
+        yield f"  {n:,} {text.clean(category)}: {text.clean(example)[:200]}"
+    for step, directory in report.checkpoints:
+        yield f"checkpoint of step {step}: {text.clean(short(directory))}"
+    yield f"config: {text.clean(short(info.directory / 'config.toml'))}"
+
+
+if __name__ == "__main__":
+    runs()
