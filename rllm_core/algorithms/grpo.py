@@ -62,7 +62,8 @@ class GRPO(Algorithm):
     def advantage(self, rewards_G: "NDArray[np.float64]") -> "NDArray[np.float64]":
         """Rewards of one group → advantages."""
         centered_G: NDArray[np.float64] = rewards_G - rewards_G.mean()
-        if len(rewards_G) <= self.options.ddof or not centered_G.any():
+        # Equal rewards are compared as they are: centred ones may differ by a rounding error.
+        if len(rewards_G) <= self.options.ddof or rewards_G.min() == rewards_G.max():
             centered_G *= 0.0
         elif self.options.standardize:
             centered_G /= rewards_G.std(ddof=self.options.ddof) + EPSILON
