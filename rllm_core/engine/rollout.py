@@ -123,10 +123,10 @@ def _episode(
         attempt=job.attempt,
         trajectories=trajectories(record.steps, outcome.notes),
         output=output_of(outcome, record.steps),
-        stop=_stop(error, record),
+        stop=_stop(error, record, outcome),
         error=error,
         metrics={**counts, **outcome.metrics},
-        metadata=dict(job.metadata),
+        metadata={**outcome.metadata, **job.metadata},
     )
 
 
@@ -147,9 +147,9 @@ def _attributed(error: ErrorRecord | None, record: SessionRecord) -> ErrorRecord
     return error
 
 
-def _stop(error: ErrorRecord | None, record: SessionRecord) -> Stop:
+def _stop(error: ErrorRecord | None, record: SessionRecord, outcome: Outcome) -> Stop:
     if record.stop is not None:
         return record.stop
     if error is None:
-        return Stop.DONE
+        return outcome.stop
     return Stop.TIMEOUT if error.category == RolloutTimeout.category else Stop.ERROR

@@ -5,11 +5,16 @@ import functools
 import threading
 
 import pytest
+from openai import AsyncOpenAI, OpenAI
 
 import rllm
+from rllm_core.engine.jobs import Job
+from rllm_core.engine.rollout import Rollouts
 from rllm_core.errors import ConfigError, HarnessError
-from rllm_core.harness import Endpoint, Harness, Note, Outcome, RolloutContext
+from rllm_core.harness import Endpoint, Harness, HarnessCapabilities, Note, Outcome, RolloutContext
 from rllm_core.harness.functions import FunctionHarness, harness_class, to_outcome
+from rllm_core.scoring import Scorer
+from rllm_core.testing import HarnessConformance
 from rllm_core.types import Episode, Missing, Score, Stop, Task, Trajectory
 
 TASK = Task.of("2 + 2?", id="t")
@@ -175,3 +180,50 @@ def test_importing_the_facade_is_cheap():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert out.stdout.strip() == "[]"
+
+
+def one_call(task, ctx):
+    """A whole agent in the official client, sync."""
+    with OpenAI(base_url=ctx.base_url, api_key=ctx.api_key, max_retries=0) as client:
+        answer = client.chat.completions.create(model=ctx.model, messages=task.messages)
+    return answer.choices[0].message.content
+
+
+async def one_async_call(task, ctx):
+    """The same, async; the gateway's last text is the output."""
+    async with AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key, max_retries=0) as client:
+        await client.chat.completions.create(model=ctx.model, messages=task.messages)
+
+
+class NoTools(FunctionHarness):
+    capabilities = HarnessCapabilities()
+
+
+class TestSyncFunction(HarnessConformance):
+    harness = NoTools.of(one_call)
+
+
+class TestAsyncFunction(HarnessConformance):
+    harness = NoTools.of(one_async_call)
+
+
+async def test_through_the_engine_notes_stop_and_metadata_reach_the_episode():
+    """The episode has what the function said, and the calls that the gateway saw."""
+
+    async def solver(task, ctx):
+        text = await one_async_call(task, ctx)
+        noted = Trajectory("policy", reward=0.75, metadata={"sure": True})
+        return Episode("", "", trajectories=(noted,), stop=Stop.MAX_TURNS, metadata={"text": text})
+
+    def scorer(task, episode):
+        return float(episode.output == "It is 4.")
+
+    async with HarnessConformance().gateway(["It is 4."]) as gateway:
+        rollouts = Rollouts(gateway, FunctionHarness.of(solver)(), deadline=20)
+        episode = await rollouts.run(Job("eval", 0, 0, TASK, Scorer(scorer)))
+    assert episode.error is None
+    assert episode.reward == 1.0
+    assert (episode.stop, episode.metadata["text"]) == (Stop.MAX_TURNS, None)
+    trajectory = episode.trajectory("policy")
+    assert (trajectory.reward, trajectory.metadata) == (0.75, {"sure": True})
+    assert len(trajectory.steps) == 1

@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestServer
 from rllm_core.errors import ConfigError, HarnessError, ModelError, RolloutTimeout
 from rllm_core.harness import Endpoint, RolloutContext
 from rllm_core.harness.react import React, rllm_harness
+from rllm_core.testing import HarnessConformance
 from rllm_core.types import Stop, Task, Tool
 
 ADD = Tool("add", "Add.", {"type": "object"}, function=f"{__name__}:add")
@@ -177,3 +178,7 @@ def test_options_are_checked():
     with pytest.raises(ConfigError, match="max_tool_seconds"):
         React.Options(max_tool_seconds=0)
     assert rllm_harness() is React
+
+
+class TestReact(HarnessConformance):
+    harness = React
