@@ -9,6 +9,7 @@ from rllm_benchmark_arithmetic.levels import LEVELS
 from rllm_core.benchmark import ScoreContext
 from rllm_core.errors import ConfigError
 from rllm_core.harness.tools import load_tools, run_tool
+from rllm_core.testing import BenchmarkConformance
 from rllm_core.types import Episode
 
 
@@ -118,3 +119,17 @@ def test_the_levels_of_the_tiny_model_fit_its_vocabulary():
 def test_options_that_cannot_be_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         make(**options)
+
+
+class TestAdd1(BenchmarkConformance):
+    benchmark = Arithmetic
+
+
+class TestSort2(BenchmarkConformance):
+    benchmark = Arithmetic
+    options = {"level": "sort2"}
+
+
+class TestTool(BenchmarkConformance):
+    benchmark = Arithmetic
+    options = {"level": "tool"}
