@@ -1,0 +1,174 @@
+"""In the worker: a model's weights, its adapters, its sampling engine, its memory."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from rllm_backend_local import tiny
+from rllm_backend_local.generic import GenericEngine
+from rllm_backend_local.llama import LlamaEngine, is_llama
+from rllm_backend_local.models import Source
+from rllm_backend_local.options import Options
+from rllm_backend_local.sampler import Engine
+from rllm_core.errors import ConfigError
+
+__all__ = ["Loaded", "load"]
+
+_SMALL = 10_000_000
+"""Below this many parameters bf16 gains nothing: such models are always fp32."""
+
+
+@frozen
+class Loaded:
+    """A model ready to train and to sample."""
+
+    source: Source
+    model: Any
+    base: Any
+    engine: Engine
+    bf16: bool
+    packs: bool
+    context: int
+    stops: frozenset[int]
+    log: str
+
+
+def load(source: Source, options: Options) -> Loaded:
+    """Read the weights; `ConfigError` where name, options or memory do not allow it."""
+    base = tiny.make(options.seed) if source.path is None else _read(source)
+    base.requires_grad_(requires_grad=True).float()
+    count = sum(p.numel() for p in base.parameters())
+    bf16 = _bf16(options.dtype, count, source.name)
+    model = _adapted(base, options) if options.mode == "lora" else base
+    _ready_for_training(model, options)
+    fast = is_llama(base.config)
+    context = _context(base.config, source)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    budget, log = _memory(count, trained, bf16=bf16)
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    engine: Engine = (
+        LlamaEngine(base, dtype, context, budget) if fast else GenericEngine(model, dtype, budget)
+    )
+    return Loaded(
+        source, model, base, engine, bf16, fast, context, _stops(base), f"{source.name}: {log}"
+    )
+
+
+def _read(source: Source) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return AutoModelForCausalLM.from_pretrained(source.path, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"models.policy.name: cannot load {source.name!r}: {error}",
+            remedy="Give a directory with config.json and safetensors, a model that is in the "
+            "Hugging Face cache (or reachable on the hub), 'smollm2-135m' or 'tiny'.",
+        ) from error
+
+
+def _bf16(asked: str, count: int, name: str) -> bool:
+    if count < _SMALL:
+        if asked == "bf16":
+            raise ConfigError(
+                f"backend.dtype: {name!r} has {count:,} parameters and is computed in fp32",
+                remedy="Leave backend.dtype out, or set it to 'fp32'.",
+            )
+        return False
+    return _bf16_is_faster() if asked == "auto" else asked == "bf16"
+
+
+def _bf16_is_faster() -> bool:
+    """Time two products: CPUs without bf16 units emulate it slowly."""
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        a = torch.randn(256, 1024).to(dtype)
+        b = torch.randn(1024, 1024).to(dtype)
+        a @ b
+        start = time.perf_counter()
+        for _ in range(3):
+            a @ b
+        seconds[dtype] = time.perf_counter() - start
+    return seconds[torch.bfloat16] < 0.8 * seconds[torch.float32]
+
+
+def _adapted(base: Any, options: Options) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(options.seed)
+    config = LoraConfig(
+        r=options.rank,
+        lora_alpha=options.alpha,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(base, config)
+
+
+def _ready_for_training(model: Any, options: Options) -> None:
+    """Training mode (checkpointing needs it) without dropout: train equals sample."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            module.attention_dropout = 0.0
+    if options.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+
+
+def _context(config: Any, source: Source) -> int:
+    longest: int = getattr(config.get_text_config(), "max_position_embeddings", 0) or 4096
+    if source.context_window is not None and source.context_window > longest:
+        raise ConfigError(
+            f"models.policy.context_window: {source.name!r} has {longest} positions, "
+            f"not {source.context_window}",
+            remedy=f"Set it to at most {longest}, or leave it out.",
+        )
+    return source.context_window or longest
+
+
+def _stops(base: Any) -> frozenset[int]:
+    ends = base.generation_config.eos_token_id if base.generation_config else None
+    ends = base.config.eos_token_id if ends is None else ends
+    if ends is None:
+        return frozenset()
+    return frozenset(ends if isinstance(ends, list) else [ends])
+
+
+def _memory(count: int, trained: int, *, bf16: bool) -> tuple[int, str]:
+    """Bytes for the sampler's cache, and the estimate in words; refuses what cannot fit."""
+    free = available_memory()
+    copy = count * (2 if bf16 else 4)
+    training = trained * 12
+    cache = max(0, (free - copy - training) // 2)
+    gib = 1 / 2**30
+    log = (
+        f"{count:,} parameters, {trained:,} trained, {'bf16' if bf16 else 'fp32'} compute; "
+        f"memory: weights {count * 4 * gib:.2f} GiB, sampler {copy * gib:.2f}, gradients and "
+        f"optimizer {training * gib:.2f} (once training starts), sampler cache up to "
+        f"{cache * gib:.2f}, free {free * gib:.2f}"
+    )
+    if copy + (256 << 20) * (count > _SMALL) > free:
+        raise ConfigError(
+            f"the model does not fit into memory: {log}",
+            remedy="Free memory, or use a smaller model.",
+        )
+    return cache, log
+
+
+def available_memory() -> int:
+    """Bytes that may still be taken: of the machine, and of the container if it is limited."""
+    info = Path("/proc/meminfo")
+    if not info.exists():
+        return 8 << 30
+    lines = dict(line.split(":", 1) for line in info.read_text().splitlines())
+    free = int(lines["MemAvailable"].split()[0]) * 1024
+    limit, used = (Path("/sys/fs/cgroup") / f for f in ("memory.max", "memory.current"))
+    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
+        free = min(free, int(text) - int(used.read_text()))
+    return max(free, 0)
