@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import define, frozen
 
 from rllm_backend_local.models import Place, find
 from rllm_backend_local.options import Options as LocalOptions
@@ -52,7 +52,7 @@ class LocalUpstream:
         return array("f", await self.worker.call("score", prompt.ids.tolist()))
 
 
-@frozen
+@define(eq=False)
 class LocalModel:
     """The trainable model in the worker. Calls are sent at once and run in order."""
 

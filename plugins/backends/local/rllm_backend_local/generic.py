@@ -35,7 +35,7 @@ class GenericEngine:
 
     def fits(self, rows: int, tokens: int) -> bool:
         """Whether that many rows of up to that many tokens stay within the cache's budget."""
-        return rows * tokens * self.token_bytes <= self.budget
+        return bool(rows * tokens * self.token_bytes <= self.budget)
 
     @torch.inference_mode()
     def admit(self, prompts: Sequence[Sequence[int]], reserve: int) -> Tensor:  # noqa: ARG002

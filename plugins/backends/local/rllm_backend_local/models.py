@@ -52,7 +52,7 @@ class Place:
 
     def source(self, spec: ModelSpec) -> Source:
         """The model as the worker is told of it."""
-        return Source(self.name, self.path and str(self.path), spec.context_window)
+        return Source(self.name, None if self.path is None else str(self.path), spec.context_window)
 
 
 async def find(name: str, seconds: float) -> Place:

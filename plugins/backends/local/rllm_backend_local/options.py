@@ -2,13 +2,14 @@
 
 from attrs import field, frozen, validators
 
+from rllm_core.backend import Backend
 from rllm_core.errors import ConfigError
 
 __all__ = ["Options"]
 
 
 @frozen
-class Options:
+class Options(Backend.Options):
     """Options of the local backend. An option that cannot take effect is a `ConfigError`."""
 
     mode: str = field(

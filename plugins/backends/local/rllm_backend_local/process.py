@@ -143,8 +143,12 @@ class Worker:
             remedy="Give it longer (backend.call_timeout, backend.start_timeout) or less to do.",
         )
         alarm = loop.call_later(timeout, _fail, answer, late)
-        answer.add_done_callback(lambda _: (alarm.cancel(), self.pending.pop(number, None)))
+        answer.add_done_callback(lambda _: self._settled(number, alarm))
         return answer
+
+    def _settled(self, number: int, alarm: asyncio.TimerHandle) -> None:
+        alarm.cancel()
+        self.pending.pop(number, None)
 
     def _send(self, number: int, method: str, arguments: tuple[Any, ...]) -> None:
         if not self.writer.is_closing():

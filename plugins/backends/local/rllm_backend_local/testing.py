@@ -64,7 +64,7 @@ def make_batch(
         offsets_S1=offsets.astype(np.int64),
         target_T=target.astype(bool),
         logprobs_T=logprobs,
-        weight_T=target / max(1.0, float(np.count_nonzero(advantage))),
+        weight_T=(target / max(1, np.count_nonzero(advantage))).astype(np.float32),
         advantage_T=advantage,
         group_S=np.array([group[tuple(p)] for p in prompts], dtype=np.int32),
         temperature_S=np.full(n, temperature, dtype=np.float32),

@@ -14,14 +14,22 @@ LOSS = LossSpec(PPOClip(0.2, 0.28))
 EQUALS = 10
 
 
-async def grpo(model, steps, *, enough=2.0, seed=0, rate=3e-3):
-    """Copy one digit: reward 1 if the one sampled token is the prompt's digit."""
+def copied(prompt, token):
+    return float(token == prompt[0])
+
+
+def a_seven(_, token):
+    return float(token == 7)
+
+
+async def grpo(model, steps, *, reward=copied, enough=2.0, seed=0, rate=3e-3):
+    """The prompt is a digit and '='; one token is sampled and rewarded."""
     source = random.Random(seed)
     upstream, curve = await model.publish(0), []
     for step in range(steps):
         prompts = [[d, EQUALS] for d in source.choices(range(10), k=8) for _ in range(8)]
         out = await complete_all(upstream, prompts, seed=step, max_tokens=1)
-        rewards = [float(o.ids[0] == p[0]) for o, p in zip(out, prompts, strict=True)]
+        rewards = [reward(p, o.ids[0]) for o, p in zip(out, prompts, strict=True)]
         assert {v for o in out for v in o.versions} == {step}
         batch = make_batch(prompts, out, standardised(rewards, 8))
         done = model.forward_backward(batch, LOSS), model.optim_step(OptimParams(rate))
@@ -47,10 +55,11 @@ async def test_grpo_learns_to_copy_a_digit(start):
     assert np.mean(curve[-10:]) >= 0.8
 
 
-async def test_lora_learns_to_copy_a_digit(start):
+async def test_lora_learns_to_say_seven(start):
     model = await start(mode="lora", lora_rank=8)
-    curve = await grpo(model, 200, enough=0.4, rate=1e-2)
-    assert np.mean(curve[-10:]) >= 0.4
+    curve = await grpo(model, 60, reward=a_seven, enough=0.17, rate=1e-2)
+    assert np.mean(curve[:3]) < 0.12
+    assert np.mean(curve[-10:]) >= 0.17  # a frozen random head allows about 0.22
 
 
 async def test_same_seeds_give_bit_equal_weights(start, tmp_path):
