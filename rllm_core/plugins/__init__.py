@@ -16,7 +16,6 @@ from attrs import define, field
 from rllm_core.errors import ConfigError
 from rllm_core.plugins.index import GROUPS, KINDS, Entry, Index, installed_index, normalize
 from rllm_core.plugins.origin import Origin, Origins
-from rllm_core.plugins.references import is_reference, load_reference
 
 __all__ = [
     "GROUPS",
@@ -26,8 +25,6 @@ __all__ = [
     "Origins",
     "Plugins",
     "build_options",
-    "is_reference",
-    "load_reference",
 ]
 
 

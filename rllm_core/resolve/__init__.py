@@ -1,0 +1,179 @@
+"""From a configuration to the parts of a run: plugins loaded, options built, all of it checked.
+
+Everything that can be known to be wrong before a run starts is found here, and told at once.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from rllm_core.config.schema import ModelTable, PluginTable, RunConfig
+from rllm_core.errors import ConfigError
+from rllm_core.plugins import Plugins
+from rllm_core.plugins.options import problem, raise_all
+from rllm_core.providers import Local, Wire, default_model, resolve_model
+from rllm_core.resolve.chosen import Chooser, Chosen
+from rllm_core.resolve.resolved import Resolved
+from rllm_core.resolve.rules import violations
+
+__all__ = ["Chosen", "Resolved", "check"]
+
+
+def check(
+    config: RunConfig,
+    plugins: Plugins | None = None,
+    *,
+    objects: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Resolved:
+    """The resolved run; ConfigError with every problem that was found.
+
+    `objects` holds what a Python caller passed itself instead of a name: a rollout function or
+    Harness class as "harness", an evaluator function as "scorer". Keys are looked up in
+    `environ` (default: the process's), only to see that they are there.
+    """
+    plugins = plugins or Plugins.installed()
+    chooser = Chooser(config, plugins, objects or {})
+    run = _choose(config, chooser, environ)
+    raise_all(chooser.problems)
+    assert run is not None
+    raise_all(violations(run, plugins))
+    _construct(run)
+    return attrs.evolve(run, config=_complete(run), entries=tuple(plugins.loaded()))
+
+
+def _choose(
+    config: RunConfig, chooser: Chooser, environ: Mapping[str, str] | None
+) -> Resolved | None:
+    models = _models(config, chooser, environ)
+    if not config.benchmark:
+        remedy = "name one on the command line, or write [benchmark] use = NAME"
+        chooser.problems.append(ConfigError("no benchmark is named", remedy=remedy))
+    several = len(config.benchmark) > 1
+    benchmarks = [
+        chooser.benchmark(
+            ("benchmark", str(i)) if several else ("benchmark",), ("benchmark", str(i)), table
+        )
+        for i, table in enumerate(config.benchmark)
+    ]
+    validation = None
+    if config.validation is not None:
+        validation = chooser.benchmark(("validation",), ("validation",), config.validation)
+    harness = chooser.harness(config.harness)
+    scorer = chooser.scorer(config.scorer)
+    sandbox, backend, algorithm = (
+        None if table is None else chooser.plugin(kind, (kind,), table)
+        for kind, table in (
+            ("sandbox", config.sandbox),
+            ("backend", _backend(config, models.get("policy"))),
+            ("algorithm", config.algorithm),
+        )
+    )
+    trackers = [
+        chooser.plugin("tracker", ("trackers", str(i)), table)
+        for i, table in enumerate(config.trackers)
+    ]
+    if chooser.problems or harness is None:
+        return None
+    return Resolved(
+        config=config,
+        benchmarks=tuple(each for each in benchmarks if each),
+        validation=validation,
+        harness=harness,
+        scorer=scorer,
+        sandbox=sandbox,
+        models=models,
+        backend=backend,
+        algorithm=algorithm,
+        trackers=tuple(each for each in trackers if each),
+    )
+
+
+def _backend(config: RunConfig, policy: Wire | Local | None) -> PluginTable | None:
+    """The backend that is asked for; an evaluation of local weights needs one too.
+
+    One that is asked for in vain stays out of the way of the rule that says so.
+    """
+    if isinstance(policy, Wire) and config.run.kind == "eval":
+        return None
+    if config.backend is None and isinstance(policy, Local):
+        return PluginTable("local")
+    return config.backend
+
+
+def _models(
+    config: RunConfig, chooser: Chooser, environ: Mapping[str, str] | None
+) -> dict[str, Wire | Local]:
+    tables = {"policy": ModelTable(), **config.models}
+    found: dict[str, Wire | Local] = {}
+    for role, table in tables.items():
+        path = ("models", role)
+        name = table.name
+        if name is None and role == "policy" and config.run.kind == "eval":
+            name = default_model()
+        origin = config.origins.of((*path, "name")) if table.name else None
+        try:
+            if name is None:
+                remedy = _how_to_name(config.run.kind, role)
+                chooser.problems.append(problem(path, "no model is named", None, remedy))
+                continue
+            made = resolve_model(name, base_url=table.base_url, api_key_env=table.api_key_env)
+            if isinstance(made, Wire) and (config.run.kind == "eval" or role != "policy"):
+                made.check_key(environ)
+            found[role] = made
+        except ConfigError as error:
+            chooser.problems.append(problem(path, error.message, origin, error.remedy))
+    return found
+
+
+def _how_to_name(kind: str, role: str) -> str:
+    if role != "policy":
+        return f"models.{role}.name=provider/model"
+    if kind == "train":
+        return "--model smollm2-135m, a hub name (org/name) or a directory"
+    return "--model provider/model; `rllm model use NAME` sets the default of evaluations"
+
+
+def _construct(run: Resolved) -> None:
+    """Make one of each part whose making is cheap, so that its own checks speak now."""
+    problems: list[ConfigError] = []
+    parts = (*run.benchmarks, run.validation, run.harness, run.backend, run.algorithm)
+    for part in parts:
+        try:
+            if part is not None:
+                part.make()
+        except ConfigError as error:
+            problems.append(error)
+    raise_all(problems)
+
+
+def _complete(run: Resolved) -> RunConfig:
+    """The configuration with everything filled in that was decided here."""
+    config = run.config
+    names = {role: table for role, table in config.models.items() if table.name is not None}
+    policy = config.models.get("policy", ModelTable())
+    policy = attrs.evolve(policy, name=policy.name or default_model())
+    return attrs.evolve(
+        config,
+        benchmark=tuple(_tasks(each) for each in run.benchmarks),
+        validation=None if run.validation is None else _tasks(run.validation),
+        harness=PluginTable(run.harness.table.use, run.harness.resolved_options()),
+        sandbox=_filled(run.sandbox),
+        models={**names, "policy": policy},
+        backend=_filled(run.backend),
+        algorithm=_filled(run.algorithm),
+        trackers=tuple(table for each in run.trackers if (table := _filled(each))),
+    )
+
+
+def _filled(chosen: Chosen | None) -> PluginTable | None:
+    if chosen is None:
+        return None
+    return PluginTable(chosen.table.use, chosen.resolved_options())
+
+
+def _tasks(chosen: Chosen) -> Any:
+    options = chosen.resolved_options()
+    options.pop("file", None)  # the table's own key
+    return attrs.evolve(chosen.table, options=options)
