@@ -16,17 +16,23 @@ __all__ = ["Report", "row", "when"]
 
 TRAIN = "train"
 """The phase of episodes that were trained on."""
+ENDED = "ended"
+"""The kind of the event that says why a run stopped before its end."""
 
 
 @frozen
 class Report:
-    """A run with its results: one summary a phase, and one of everything."""
+    """A run with its results: one summary a phase, and one of everything.
+
+    `ending` is why it stopped before its end; "" where it did not, or was killed.
+    """
 
     info: RunInfo
     names: Mapping[str, str]
     phases: Mapping[str, Summary]
     whole: Summary
     events: Mapping[str, int]
+    ending: str
     rewards: tuple[float, ...]
     steps: int
     checkpoints: tuple[tuple[int, Path], ...]
@@ -38,13 +44,15 @@ class Report:
         attempts = {phase: list(reader.attempts(phase)) for phase in reader.phases()}
         everything = [a for members in attempts.values() for a in members]
         metrics = reader.metrics(TRAIN)
-        info = reader.info
+        info, events = reader.info, list(reader.events())
+        endings = [event.message for event in events if event.kind == ENDED]
         return cls(
             info=info,
             names=_names(info.config_toml),
             phases={phase: summarize(members) for phase, members in attempts.items()},
             whole=summarize(everything),
-            events=count_events(reader.events()),
+            events=count_events(event for event in events if event.kind != ENDED),
+            ending=endings[-1] if endings and info.status != "finished" else "",
             rewards=tuple(m["reward"] for _, m in metrics if "reward" in m),
             steps=len(metrics),
             checkpoints=tuple(reader.checkpoints()),
@@ -65,6 +73,7 @@ class Report:
             "account": {**self.whole.to_json(), "events": dict(self.events)},
             "rewards": list(self.rewards),
             "steps": self.steps,
+            "ending": self.ending or None,
             "checkpoints": [{"step": s, "directory": str(d)} for s, d in self.checkpoints],
             "errors": {kind: {"count": n, "example": m} for kind, (n, m) in self.errors.items()},
             "plugins": dict(self.info.plugins),

@@ -6,6 +6,7 @@ Both commands also look at runs that are being written by another process this m
 import contextlib
 import json
 import math
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -127,23 +128,32 @@ def _finite(data: Any) -> Any:
     return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
 
 
-def _echo_table(reports: "Sequence[Report]") -> None:
-    from rich.console import Console
-    from rich.table import Table
+HEADINGS = ("id", "kind", "name", "benchmark", "model", "status", "result", "when")
+LEAST_NEEDED = ("name", "when", "kind", "model", "benchmark")
+"""Columns that a narrow terminal goes without, in this order."""
 
-    from rllm_core.cli.report import when
+
+def _echo_table(reports: "Sequence[Report]") -> None:
     from rllm_core.cli.typography import Typography
 
     text = Typography.of(sys.stdout)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("id", "kind", "name", "benchmark", "model", "status", "result", "when"):
-        table.add_column(heading, no_wrap=heading in ("id", "status", "result"), overflow="fold")
-    for report in reports:
-        info, names = report.info, report.names
-        cells = [info.id, info.kind, info.name or "", names["benchmark"], names["model"]]
-        result = _result(report, text)
-        table.add_row(*map(text.clean, [*cells, info.status, result, when(info.created)]))
-    Console(highlight=False, markup=False, emoji=False, safe_box=True).print(table)
+    rows = [dict(zip(HEADINGS, HEADINGS, strict=True))]
+    rows += [_cells(report, text) for report in reports]
+    widths = {heading: max(len(row[heading]) for row in rows) for heading in HEADINGS}
+    for heading in LEAST_NEEDED:
+        if sum(widths.values()) + 2 * len(widths) - 2 > shutil.get_terminal_size().columns:
+            del widths[heading]
+    for row in rows:
+        click.echo("  ".join(f"{row[h]:<{width}}" for h, width in widths.items()).rstrip())
+
+
+def _cells(report: "Report", text: "Typography") -> dict[str, str]:
+    from rllm_core.cli.report import when
+
+    info, names = report.info, report.names
+    cells = [info.id, info.kind, info.name or "", names["benchmark"], names["model"]]
+    cells += [info.status, _result(report, text), when(info.created)]
+    return dict(zip(HEADINGS, map(text.clean, cells), strict=True))
 
 
 def _result(report: "Report", text: "Typography") -> str:
@@ -165,8 +175,10 @@ def _show(report: "Report", text: "Typography") -> Iterator[str]:
     info = report.info
     titles = [info.name or "", *report.names.values(), info.kind, info.status, when(info.created)]
     yield f"run {info.id}  " + text.join(map(text.clean, titles))
+    if report.ending:
+        yield f"{info.status}: {text.clean(report.ending)}"
     for phase, summary in report.phases.items():
-        yield from result_lines(phase, summary, text)
+        yield from result_lines(phase, summary, text, interval=info.kind == "eval")
     if report.rewards:
         first, last = number(report.rewards[0]), number(report.rewards[-1])
         curve = text.curve(report.rewards, 40)

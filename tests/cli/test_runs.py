@@ -146,7 +146,7 @@ def test_show_tells_what_happened(training):
     assert lines[0].startswith(
         "run 7f3a  first · arithmetic · smollm2-135m · react · train · finished · 20"
     )
-    assert lines[1].startswith("before  accuracy 0.25 ± 0.16 (8 tasks)")
+    assert lines[1] == "before  accuracy 0.25 ± 0.16 (8 tasks)"
     assert "train  accuracy 0.56 ± 0.18 (9 tasks)" in done.stdout
     assert "counting 1 error as wrong; 0.62 ± 0.18 over the 8 graded alone" in done.stdout
     assert "reward over 60 steps  0.00 ▁" in done.stdout
@@ -233,6 +233,17 @@ def test_a_run_that_is_being_written_is_shown_as_running(home):
     assert " · killed · " in rllm("show", str(store.directory)).stdout
 
 
+def test_a_run_that_failed_says_why(home):
+    store = write_training(home / "runs" / "7f3a")
+    store.set_status("failed")
+    store.add_event("ended", "StoreError: the disk is full")
+    store.close()
+    lines = rllm("show", "7f3a").stdout.splitlines()
+    assert lines[1] == "failed: StoreError: the disk is full"
+    assert not any("1 ended" in line for line in lines)
+    assert json.loads(rllm("show", "7f3a", "--json").stdout)["ending"].endswith("disk is full")
+
+
 def test_unknown_runs_and_episodes_are_one_sentence(training):
     done = rllm("show", "7f4a")
     assert (done.returncode, done.stdout) == (2, "")
@@ -274,6 +285,9 @@ def test_a_c_locale_gets_ascii(training, environ):
 
 
 def test_a_narrow_terminal_keeps_every_row_whole(training):
-    text = rllm("list", COLUMNS="40").stdout
-    assert max(map(len, text.splitlines())) <= 40
-    assert "7f3a" in text
+    lines = rllm("list", COLUMNS="40").stdout.splitlines()
+    assert lines[0].split() == ["id", "status", "result"]
+    assert lines[1].split() == ["7f3a", "finished", "0.25", "→", "0.88", "±", "0.12"]
+    wider = rllm("list", COLUMNS="60").stdout.splitlines()
+    assert wider[0].split() == ["id", "benchmark", "model", "status", "result"]
+    assert max(map(len, wider)) <= 60
