@@ -11,7 +11,7 @@ TORCH_INDEX :=
 # More arguments for pytest: make test ARGS="-k gateway -x"
 ARGS :=
 
-PLUGIN_MODULES := $(notdir $(wildcard plugins/*/*/rllm_*))
+MODULES := rllm rllm_core $(notdir $(wildcard plugins/*/*/rllm_*))
 PLUGIN_PATH := $(subst $() ,:,$(wildcard plugins/*/*))
 MANIFESTS := $(wildcard pyproject.toml plugins/*/*/pyproject.toml)
 INSTALL = python=$$($(FIND_PYTHON)) && "$$python" scripts/install.py \
@@ -45,9 +45,11 @@ test-all: .venv/.test  ## run every test
 	.venv/bin/python -m pytest $(ARGS)
 
 lint: .venv/.lint  ## check style, format and types
-	.venv/bin/python -m ruff check .
-	.venv/bin/python -m ruff format --check .
-	MYPYPATH=$(PLUGIN_PATH) .venv/bin/python -m mypy $(addprefix -p ,rllm rllm_core $(PLUGIN_MODULES))
+	@status=0; set -x; \
+	.venv/bin/python -m ruff check . || status=1; \
+	.venv/bin/python -m ruff format --check . || status=1; \
+	MYPYPATH=$(PLUGIN_PATH) .venv/bin/python -m mypy $(addprefix -p ,$(MODULES)) || status=1; \
+	exit $$status
 
 format: .venv/.lint  ## put the code into its form
 	.venv/bin/python -m ruff check --fix .
@@ -72,7 +74,7 @@ clean:  ## remove .venv, dist and caches
 	@$(INSTALL) --extras tokens $(TRAIN_PACKAGES)
 
 .venv/.test: $(MANIFESTS) scripts/install.py
-	@$(INSTALL) --extras test,tokens --workspace
+	@$(INSTALL) --extras test,tokens,data,math --workspace
 	@touch .venv/.train
 
 .venv/.lint: .venv/.test
