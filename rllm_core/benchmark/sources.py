@@ -5,9 +5,10 @@ local JSONL file (`read_jsonl`) stands in for any source, through the same code 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rllm_core.benchmark.files import Located, Row
 from rllm_core.errors import ConfigError
@@ -32,9 +33,9 @@ class HubRows:
     """
 
     repo: str
-    config: str | None = None
-    revision: str = ""
-    licence: str = ""
+    config: str | None = field(default=None, kw_only=True)
+    revision: str = field(kw_only=True)
+    licence: str = field(kw_only=True)
 
     def rows(self, split: str) -> Iterator[Located]:
         """The rows of a split; ConfigError where they are neither cached nor reachable."""
@@ -49,19 +50,39 @@ class HubRows:
                 f"{self.repo} is read through the library `datasets`, which is not installed",
                 remedy="pip install 'rllm-core[data]', or give a local copy: benchmark.file=PATH",
             ) from error
+        if Path(self.repo).is_dir():
+            raise ConfigError(
+                f"`datasets` would read the directory {Path(self.repo).absolute()} in place of "
+                f"the hub's {self.repo}",
+                remedy="run from another directory, or give a local JSONL: benchmark.file=PATH",
+            )
         try:
-            return datasets.load_dataset(
+            loaded = datasets.load_dataset(
                 self.repo, self.config, split=split, revision=self.revision
             )
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
             # The hub's many errors (offline, no such revision, gated) all derive from these.
             reason = str(error).strip().splitlines()[:1]
-            raise ConfigError(
-                f"{self.repo} (revision {self.revision[:12]}, split {split}) could not be loaded: "
-                f"{type(error).__name__}: {''.join(reason):.300}",
-                remedy="it is fetched from the Hugging Face hub once and cached; without a network "
-                "give a local JSONL with the same columns: benchmark.file=PATH",
-            ) from error
+            raise self._not_loaded(split, f"{type(error).__name__}: {''.join(reason)}") from error
+        if not self._is_pinned(loaded):
+            raise self._not_loaded(split, "only another revision is in the library's cache")
+        return loaded
+
+    def _is_pinned(self, loaded: Any) -> bool:
+        """Whether the rows are the pinned revision's.
+
+        Offline, `datasets` falls back to whatever revision it has; its cache's paths tell.
+        """
+        files = [file["filename"] for file in loaded.cache_files]
+        return all(self.revision in Path(file).parts for file in files)
+
+    def _not_loaded(self, split: str, reason: str) -> ConfigError:
+        return ConfigError(
+            f"{self.repo} (revision {self.revision[:12]}, split {split}) could not be loaded: "
+            f"{reason:.300}",
+            remedy="it is fetched from the Hugging Face hub once and cached; without a network "
+            "give a local JSONL with the same columns: benchmark.file=PATH",
+        )
 
 
 @frozen

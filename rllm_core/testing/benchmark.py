@@ -6,11 +6,12 @@ the same answer twice and is done in time, tasks whose gold does not reach the a
 
 import itertools
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from rllm_core.benchmark import Benchmark, ScoreContext
+from rllm_core.benchmark import Benchmark, HubRows, ScoreContext
 from rllm_core.serialize import from_json, to_json
 from rllm_core.types import Episode, Score, Task, is_value
 
@@ -55,6 +56,13 @@ class BenchmarkConformance:
         assert self.benchmark.splits
         assert set(self.benchmark.default_splits) == {"train", "eval"}
         assert set(self.benchmark.default_splits.values()) <= set(self.benchmark.splits)
+
+    def test_a_source_on_the_hub_is_pinned_and_licensed(self) -> None:
+        """A branch name would let the rows change under a run."""
+        source = getattr(self.benchmark, "source", None)
+        if isinstance(source, HubRows):
+            assert re.fullmatch("[0-9a-f]{40}", source.revision)
+            assert source.licence
 
     def test_tasks_are_the_same_every_time(self) -> None:
         """A resumed run finds the tasks that it left."""
