@@ -91,6 +91,15 @@ class RunSettings:
         kinds=TRAIN,
         check=at_least(0),
     )
+    eval_temperature: float = setting(
+        0.0, "sampling temperature on the validation tasks", kinds=TRAIN, check=at_least(0)
+    )
+    require_gain: float | None = setting(
+        None,
+        "fail unless accuracy on the validation tasks rises by this many standard errors",
+        kinds=TRAIN,
+        check=at_least(0),
+    )
     checkpoint_every: int = setting(
         10, "steps between checkpoints; 0: only the last", kinds=TRAIN, check=at_least(0)
     )

@@ -15,16 +15,16 @@ from attrs import define, field, frozen
 
 from rllm_core.backend import Backend, LoadedModel, ModelSpec
 from rllm_core.config import ModelTable, to_toml
-from rllm_core.config.check import Resolved
 from rllm_core.engine.evaluate import Evaluation
 from rllm_core.engine.jobs import Sampling
+from rllm_core.engine.logs import logging_to
 from rllm_core.engine.observer import Observer
 from rllm_core.engine.rollout import Rollouts
 from rllm_core.errors import BackendError
 from rllm_core.gateway import Gateway
 from rllm_core.harness import Harness
-from rllm_core.plugins import Plugins
 from rllm_core.providers import Local, Wire
+from rllm_core.resolve import Resolved
 from rllm_core.store import RunStore, new_run_id, runs_directory
 
 __all__ = ["Place", "Run", "open_run", "sampling_of"]
@@ -80,17 +80,18 @@ def sampling_of(table: ModelTable) -> Sampling:
 
 @asynccontextmanager
 async def open_run(
-    resolved: Resolved, plugins: Plugins, harness: Harness, place: Place, observer: Observer
+    resolved: Resolved, harness: Harness, place: Place, observer: Observer
 ) -> AsyncIterator[Run]:
     """An open run; on leaving it is closed and its status is on disk."""
     async with AsyncExitStack() as stack:
-        store = _open_store(resolved, plugins, place)
+        store = _open_store(resolved, place)
         stack.callback(store.close)
+        stack.enter_context(logging_to(place.directory / "logs" / "run.log", observer))
         gateway = Gateway()
         await gateway.start()
         stack.push_async_callback(gateway.close)
         try:
-            loaded = await _route_policy(resolved, gateway, stack, observer)
+            loaded = await _route_policy(resolved, gateway, stack)
             run = Run(resolved, store, gateway, _rollouts(resolved, gateway, harness, loaded),
                       observer, loaded)  # fmt: skip
             run.facts = _facts(run)
@@ -108,7 +109,7 @@ def _status(error: BaseException) -> str:
     return "interrupted" if interrupted else "failed"
 
 
-def _open_store(resolved: Resolved, plugins: Plugins, place: Place) -> RunStore:
+def _open_store(resolved: Resolved, place: Place) -> RunStore:
     config = resolved.config
     if place.resume:
         store = RunStore.resume(place.directory)
@@ -120,29 +121,27 @@ def _open_store(resolved: Resolved, plugins: Plugins, place: Place) -> RunStore:
         kind=config.run.kind,
         name=config.run.name,
         config_toml=to_toml(config),
-        plugins={f"{e.kind}/{e.name}": f"{e.package} {e.version}" for e in plugins.loaded()},
+        plugins={f"{e.kind}/{e.name}": f"{e.package} {e.version}" for e in resolved.entries},
     )
 
 
 async def _route_policy(
-    resolved: Resolved, gateway: Gateway, stack: AsyncExitStack, observer: Observer
+    resolved: Resolved, gateway: Gateway, stack: AsyncExitStack
 ) -> LoadedModel | None:
     """Point the role at its model; a backend that is started for it is closed with the run."""
-    table, model = resolved.config.policy, resolved.models["policy"]
+    table, model = resolved.config.policy, resolved.policy
     if isinstance(model, Wire):
         gateway.route("policy", model.upstream(context_window=table.context_window))
         return None
-    backend = resolved.build_backend()
+    assert resolved.backend is not None, "local weights need a backend: checked before"
+    backend: Backend = resolved.backend.make()
     stack.push_async_callback(backend.close)
-    loaded = await _load(backend, model, table, observer)
+    loaded = await _load(backend, model, table)
     gateway.route("policy", await loaded.model.publish(0), renderer=loaded.renderer)
     return loaded
 
 
-async def _load(
-    backend: Backend, model: Local, table: ModelTable, observer: Observer
-) -> LoadedModel:
-    backend.on_progress = observer.note
+async def _load(backend: Backend, model: Local, table: ModelTable) -> LoadedModel:
     try:
         async with asyncio.timeout(START_DEADLINE):
             await backend.start()
@@ -179,5 +178,6 @@ def _facts(run: Run) -> dict[str, Any]:
         "harness": config.harness.use,
         "backend": config.backend.use if config.backend else None,
         "algorithm": config.algorithm.use if config.algorithm else None,
+        "steps": config.run.steps if info.kind == "train" else None,
     }
     return {key: value for key, value in facts.items() if value is not None}

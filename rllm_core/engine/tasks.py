@@ -8,28 +8,27 @@ from rllm_core.config import BenchmarkTable
 from rllm_core.engine.evaluate import TaskSet
 from rllm_core.engine.jobs import Scorer
 from rllm_core.harness import Harness
+from rllm_core.resolve import Chosen
 
 __all__ = ["task_set"]
 
 
 def task_set(
-    table: BenchmarkTable,
-    benchmark: Benchmark,
-    *,
-    purpose: str,
+    chosen: Chosen,
     harness: Harness,
     scorer: Scorer | None = None,
+    *,
     seed: int = 0,
     taken: Sequence[str] = (),
 ) -> TaskSet:
-    """The tasks that the table asks for, under a name that is not in `taken`.
+    """The tasks that a chosen benchmark's table asks for, under a name not in `taken`.
 
-    `purpose` ("train" or "eval") picks the split where the table names none. Raises
-    ConfigError where nothing is left, or where the harness cannot work on one of the tasks.
+    Raises ConfigError where nothing is left, or where the harness cannot work on one of them.
     """
-    split = table.split or benchmark.default_splits[purpose]
+    table: BenchmarkTable = chosen.table
+    benchmark: Benchmark = chosen.make()
     tasks = select(
-        benchmark.tasks(split),
+        benchmark.tasks(table.split or "test"),
         max=table.max,
         skip=table.skip,
         ids=table.ids,
@@ -38,14 +37,14 @@ def task_set(
     )
     for task in tasks:
         harness.check(task)
-    return TaskSet(_name(table, taken), tasks, scorer or benchmark)
+    return TaskSet(_name(chosen.name, taken), tasks, scorer or benchmark)
 
 
-def _name(table: BenchmarkTable, taken: Sequence[str]) -> str:
+def _name(name: str, taken: Sequence[str]) -> str:
     """A name for the phase: it becomes part of URLs and episode ids."""
-    plain = "".join(c if c.isalnum() else "-" for c in (table.use or "tasks")).strip("-")
-    name, number = plain, 1
-    while name in taken:
+    plain = "".join(c if c.isalnum() else "-" for c in name).strip("-")
+    unused, number = plain, 1
+    while unused in taken:
         number += 1
-        name = f"{plain}-{number}"
-    return name
+        unused = f"{plain}-{number}"
+    return unused

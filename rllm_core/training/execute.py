@@ -4,28 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 
-from rllm_core.config.check import Resolved
+from rllm_core.algorithms import Algorithm
+from rllm_core.config import BenchmarkTable
 from rllm_core.engine.evaluate import TaskSet
-from rllm_core.engine.jobs import Scorer
 from rllm_core.engine.observer import Observer
 from rllm_core.engine.run import Place, Run, open_run
 from rllm_core.engine.tasks import task_set
 from rllm_core.harness import Harness
-from rllm_core.plugins import Plugins
+from rllm_core.resolve import Resolved
 from rllm_core.statistics import Summary
 from rllm_core.training.train import Trained, train
 
-__all__ = ["Finished", "Parts", "execute"]
-
-
-@frozen
-class Parts:
-    """The instances that a run uses; made from the configuration, or given by a Python call."""
-
-    harness: Harness
-    scorer: Scorer | None = None
+__all__ = ["Finished", "execute"]
 
 
 @frozen
@@ -54,52 +46,46 @@ class Finished:
         return sum(sum(summary.errors.values()) for summary in self.results.values())
 
 
-async def execute(
-    resolved: Resolved, plugins: Plugins, parts: Parts, place: Place, observer: Observer
-) -> Finished:
+async def execute(resolved: Resolved, place: Place, observer: Observer) -> Finished:
     """Evaluate or train, as `run.kind` says. The tasks are read before anything is started."""
     settings = resolved.config.run
-    training, validation = _task_sets(resolved, parts)
-    async with open_run(resolved, plugins, parts.harness, place, observer) as run:
+    harness: Harness = resolved.harness.make()
+    sets = _task_sets(resolved, harness)
+    validation = _validation(resolved, harness) if settings.kind == "train" else None
+    async with open_run(resolved, harness, place, observer) as run:
         if settings.kind == "eval":
-            finished = await _evaluate(run, training)
+            finished = await _evaluate(run, sets)
         else:
-            algorithm = resolved.build_algorithm()
-            trained = await train(run, algorithm, training, validation, resume=place.resume)
-            finished = _finished(run, trained.validations, trained)
+            finished = await _train(run, sets, validation, resume=place.resume)
         run.store.set_summary(finished.to_json())
         if finished.trained is not None and settings.require_gain is not None:
             finished.trained.require(settings.require_gain)
     return finished
 
 
-def _task_sets(resolved: Resolved, parts: Parts) -> tuple[list[TaskSet], TaskSet | None]:
-    """The sets to evaluate or train on, and the one to validate on."""
-    config = resolved.config
-    purpose = "train" if config.run.kind == "train" else "eval"
+def _task_sets(resolved: Resolved, harness: Harness) -> list[TaskSet]:
     sets: list[TaskSet] = []
-    for table, benchmark in resolved.build_benchmarks():
-        names = [each.name for each in sets]
-        sets.append(
-            task_set(
-                table,
-                benchmark,
-                purpose=purpose,
-                harness=parts.harness,
-                scorer=parts.scorer,
-                seed=config.run.seed,
-                taken=names,
-            )
-        )
-    chosen = resolved.build_validation()
+    for chosen in resolved.benchmarks:
+        taken = [each.name for each in sets]
+        seed = resolved.config.run.seed
+        sets.append(task_set(chosen, harness, resolved.scorer, seed=seed, taken=taken))
+    return sets
+
+
+def _validation(resolved: Resolved, harness: Harness) -> TaskSet | None:
+    """What `[validation]` names, else the evaluation split of the first benchmark.
+
+    A local file has no such split: training on one validates only where a table says on what.
+    """
+    seed, chosen = resolved.config.run.seed, resolved.validation
     if chosen is None:
-        return sets, None
-    table, benchmark = chosen
-    validation = task_set(
-        table, benchmark, purpose="eval", harness=parts.harness, scorer=parts.scorer,
-        seed=config.run.seed,
-    )  # fmt: skip
-    return sets, validation
+        first = resolved.benchmarks[0]
+        split = first.cls.default_splits.get("eval")
+        if first.table.file is not None or split not in first.cls.splits:
+            return None
+        plain = BenchmarkTable(use=first.table.use, split=split)
+        chosen = evolve(first, table=plain)
+    return task_set(chosen, harness, resolved.scorer, seed=seed)
 
 
 async def _evaluate(run: Run, sets: list[TaskSet]) -> Finished:
@@ -110,6 +96,15 @@ async def _evaluate(run: Run, sets: list[TaskSet]) -> Finished:
         for each in sets
     }
     return _finished(run, results)
+
+
+async def _train(
+    run: Run, sets: list[TaskSet], validation: TaskSet | None, *, resume: bool
+) -> Finished:
+    assert run.resolved.algorithm is not None, "training needs an algorithm: checked before"
+    algorithm: Algorithm = run.resolved.algorithm.make()
+    trained = await train(run, algorithm, sets, validation, resume=resume)
+    return _finished(run, trained.validations, trained)
 
 
 def _finished(run: Run, results: Mapping[str, Summary], trained: Trained | None = None) -> Finished:
