@@ -170,8 +170,14 @@ class RunConfig:
         return self.models.get("policy", ModelTable())
 
     def origin(self, path: str) -> Origin | None:
-        """Where the setting at a dotted path came from; None where it is a default."""
-        return self.origins.of(tuple(path.split(".")))
+        """Where the setting at a dotted path came from; None where it is a default.
+
+        `benchmark.split` means the first benchmark, as `benchmark.0.split` does.
+        """
+        section, *rest = path.split(".")
+        if section in ("benchmark", "trackers") and rest and not rest[0].isdigit():
+            rest = ["0", *rest]
+        return self.origins.of((section, *rest))
 
 
 SECTIONS = tuple(a.name for a in attrs.fields(RunConfig) if a.name != "origins")

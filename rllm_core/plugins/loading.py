@@ -49,7 +49,7 @@ def load_entry(entry: Entry) -> Any:
 def _reason(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"it calls sys.exit({error.code!r}) when it is imported"
-    text = str(error).strip().partition("\n")[0]
+    text = " ".join(str(error).split())[:300]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -205,10 +205,16 @@ def _list(made: "Converter", kind: Any) -> Callable[[Any, Any], Any]:
 def _mapping(made: "Converter", kind: Any) -> Callable[[Any, Any], Any]:
     item = (get_args(kind) or (Any, Any))[1]
 
+    def entry(key: Any, one: Any) -> Any:
+        try:
+            return _at(made, item, key, one)
+        except Mismatch as error:
+            raise Mismatch(one, f"{error.expected} under '{key}'") from None
+
     def hook(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Mismatch(value, describe(kind))
-        return {str(key): _at(made, item, key, one) for key, one in value.items()}
+        return {str(key): entry(key, one) for key, one in value.items()}
 
     return hook
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from attrs import evolve
 
@@ -44,15 +45,27 @@ def providers() -> dict[str, Provider]:
 
 
 def remember(provider: Provider, key: str | None = None) -> None:
-    """Set a provider up; `key` is stored for its owner's eyes only, where one is given."""
+    """Set a provider up; `key` is stored for its owner's eyes only, where one is given.
+
+    A key that was stored for the provider's former address is not carried to another host.
+    """
+    before = providers().get(provider.name)
     data = _read("providers.toml")
     table = {"base_url": provider.base_url}
     if provider.api_key_env:
         table["api_key_env"] = provider.api_key_env
     data.setdefault("providers", {})[provider.name] = table
     _write("providers.toml", data)
+    keys = stored_keys()
+    moved = before is not None and urlsplit(before.base_url).netloc != _host(provider)
     if key:
-        _write("keys.toml", {**stored_keys(), provider.name: key})
+        _write("keys.toml", {**keys, provider.name: key})
+    elif moved and provider.name in keys:
+        _write("keys.toml", {name: kept for name, kept in keys.items() if name != provider.name})
+
+
+def _host(provider: Provider) -> str:
+    return urlsplit(provider.base_url).netloc
 
 
 def forget(name: str) -> None:

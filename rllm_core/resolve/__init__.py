@@ -3,6 +3,7 @@
 Everything that can be known to be wrong before a run starts is found here, and told at once.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -144,8 +145,15 @@ def _construct(run: Resolved) -> None:
             if part is not None:
                 part.make()
         except ConfigError as error:
-            problems.append(error)
+            problems.append(_placed(error, run.config))
     raise_all(problems)
+
+
+def _placed(error: ConfigError, config: RunConfig) -> ConfigError:
+    """A plugin's own error about one of its settings, with where that was set."""
+    path, colon, what = error.message.partition(": ")
+    origin = config.origin(path) if colon and re.fullmatch(r"[\w-]+(\.[\w-]+)+", path) else None
+    return problem(path.split("."), what, origin, error.remedy) if origin else error
 
 
 def _complete(run: Resolved) -> RunConfig:
