@@ -157,10 +157,14 @@ class TokenTree:
 
 
 def _pick(nodes: list[Node], message: Message) -> Node:
-    """Of replies that read the same, the one with the same reasoning, else the latest."""
+    """Of replies that read the same: by reasoning, then one that nothing continues yet, the latest.
+
+    An agent that samples a prompt several times and goes on from each of equal replies thus gets
+    a branch for each.
+    """
     reasoning = message.get("reasoning_content")
-    if reasoning and len(nodes) > 1:
-        for node in reversed(nodes):
-            if node.step.reply.get("reasoning_content") == reasoning:
-                return node
-    return nodes[-1]
+    if len(nodes) == 1:
+        return nodes[0]
+    same = [n for n in nodes if n.step.reply.get("reasoning_content") == reasoning]
+    free = [n for n in same or nodes if not n.continued]
+    return (free or same or nodes)[-1]
