@@ -119,6 +119,10 @@ def is_known(message, replies) -> bool:
     return bool(content) and content in texts
 
 
+COMPACTED = {"opencode-ctx": (1, 41), "pi-ctx": (1, 2)}
+"""Runs whose agents rewrote their history: every other turn of an append-only template bridges."""
+
+
 @pytest.mark.parametrize("thinking", TEMPLATES)
 def test_every_recorded_run_keeps_the_invariant(thinking):
     shares = defaultdict(lambda: [0, 0])
@@ -138,4 +142,4 @@ def test_every_recorded_run_keeps_the_invariant(thinking):
         print(f"  {agent:12} {bridged}/{turns}")
     print("  not all:", lost)
     if thinking == "keep":
-        assert not lost, "an append-only template bridges every turn of every agent"
+        assert lost == COMPACTED
