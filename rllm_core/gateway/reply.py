@@ -12,7 +12,11 @@ from rllm_core.gateway.dialects import Dialect
 from rllm_core.gateway.dialects.chat import deltas_of
 from rllm_core.gateway.exchange import Exchange
 
-__all__ = ["Reply"]
+__all__ = ["AgentGone", "Reply"]
+
+
+class AgentGone(ConnectionError):  # noqa: N818 - what happened, not a mistake
+    """The agent hung up before its answer had arrived."""
 
 
 class Reply:
@@ -59,18 +63,21 @@ class Reply:
         self._beating = asyncio.get_running_loop().create_task(self._beat())
 
     async def _beat(self) -> None:
-        with suppress(ConnectionError):  # the call itself will find that its agent is gone
+        with suppress(AgentGone):  # the call itself will find that its agent is gone
             await self._write(self._dialect.keepalive)
             self._schedule()
 
     async def _write(self, data: bytes) -> None:
         async with self._writing:
-            if self._stream is None:
-                headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-                stream = web.StreamResponse(headers=headers)
-                await stream.prepare(self._request)
-                self._stream = stream
-            await self._stream.write(data)
+            try:
+                if self._stream is None:
+                    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+                    stream = web.StreamResponse(headers=headers)
+                    await stream.prepare(self._request)
+                    self._stream = stream
+                await self._stream.write(data)
+            except ConnectionError as error:
+                raise AgentGone(str(error)) from error
 
     async def delta(self, delta: Delta) -> None:
         """Send a piece of the reply at once."""
@@ -79,7 +86,7 @@ class Reply:
         await self._write(head + self._form.delta(delta))
 
     async def finish(self, answer: Answer) -> web.StreamResponse:
-        """Send the answer, or what of it has not been streamed; ConnectionError if it is lost."""
+        """Send the answer, or what of it has not been streamed; AgentGone if it is lost."""
         if not self._call.stream:
             body = json.dumps(self._dialect.reply(self._call, answer)).encode()
             return await self._whole(body, 200)
@@ -97,17 +104,25 @@ class Reply:
         await self._write(self._form.error(refusal))
         return await self._end()
 
-    async def _whole(self, body: bytes, status: int, *, final: bool = False) -> web.Response:
+    async def _whole(self, body: bytes, status: int, *, final: bool = False) -> web.StreamResponse:
         headers = {"x-should-retry": "false"} if final else None
         response = web.Response(
             body=body, status=status, headers=headers, content_type="application/json"
         )
-        await response.prepare(self._request)
-        await response.write_eof()
+        return await self._send(response)
+
+    async def _send(
+        self, response: web.StreamResponse, *, prepared: bool = False
+    ) -> web.StreamResponse:
+        try:
+            if not prepared:
+                await response.prepare(self._request)
+            await response.write_eof()
+        except ConnectionError as error:
+            raise AgentGone(str(error)) from error
         return response
 
     async def _end(self) -> web.StreamResponse:
         if self._stream is None:
             raise RuntimeError("a stream ends after it has begun")
-        await self._stream.write_eof()
-        return self._stream
+        return await self._send(self._stream, prepared=True)

@@ -6,6 +6,7 @@ import re
 import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -15,7 +16,7 @@ from rllm_core.gateway.dialects import DIALECTS, Dialect
 from rllm_core.gateway.exchange import Exchange
 from rllm_core.gateway.renderers.protocol import Renderer
 from rllm_core.gateway.rendering import Rendering
-from rllm_core.gateway.reply import Reply
+from rllm_core.gateway.reply import AgentGone, Reply
 from rllm_core.gateway.routing import Route
 from rllm_core.gateway.session import Limits, Session
 from rllm_core.gateway.tokens import answer_with_tokens
@@ -163,7 +164,7 @@ class Gateway:
         return self._routes[role]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        found = _PATH.fullmatch(request.path)
+        found = _PATH.fullmatch(request.rel_url.raw_path)
         rest = _VERSION.sub("", (found["rest"] or "") if found else request.path.lstrip("/"))
         if request.method == "HEAD" or (rest == "" and request.method == "GET"):
             return web.json_response({"status": "ok"})
@@ -183,7 +184,7 @@ class Gateway:
             return _models(session, rest)
         if dialect is None or request.method != "POST":
             raise Refusal(404, f"this gateway does not serve {request.method} /{rest}")
-        return await self._call(request, session, found["agent"] or "policy", dialect)
+        return await self._call(request, session, unquote(found["agent"] or "policy"), dialect)
 
     def _session(self, session_id: str, request: web.Request) -> Session:
         session = self._sessions.get(session_id)
@@ -210,7 +211,7 @@ class Gateway:
             return await reply.finish(answer)
         except Refusal as refusal:
             return await reply.refuse(refusal)
-        except (ConnectionError, asyncio.CancelledError):
+        except (AgentGone, asyncio.CancelledError):
             # The agent is gone: a reply that it never got is no part of its conversation.
             if node is not None:
                 session.tree.drop(node)
@@ -220,18 +221,19 @@ class Gateway:
     async def _answer(self, exchange: Exchange, reply: Reply) -> tuple[Answer, Node]:
         """The boundary: whatever an upstream does wrong becomes a record and a refusal."""
         session = exchange.session
+        limit = asyncio.timeout_at(_when(session.limits.deadline))
         try:
             with session.running():
-                async with asyncio.timeout_at(_when(session.limits.deadline)):
+                async with limit:
                     if isinstance(exchange.route.upstream, WireUpstream):
                         return await self._wire.answer(exchange, reply)
                     return await answer_with_tokens(exchange)
-        except (Refusal, ConnectionResetError):
+        except (Refusal, AgentGone):
             raise
-        except TimeoutError:
-            why = "the rollout's deadline passed during this call"
-            raise session.refuse(Stop.TIMEOUT, why) from None
         except Exception as error:  # the boundary
+            if limit.expired():
+                why = "the rollout's deadline passed during this call"
+                raise session.refuse(Stop.TIMEOUT, why) from None
             category = error.category if isinstance(error, RllmError) else "model"
             message = str(error) or type(error).__name__
             session.errors.append(ErrorRecord(category, message, traceback.format_exc()))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
+from urllib.parse import quote
 
 from attrs import Factory, field, frozen
 
@@ -114,7 +115,7 @@ class Session:
                 f"session {self.id} does not open the role {role!r}",
                 remedy=f"it opens: {', '.join(self.roles)}",
             )
-        base = f"{self._identity.url}/sessions/{self.id}/as/{agent}/v1"
+        base = f"{self._identity.url}/sessions/{self.id}/as/{quote(agent, safe='')}/v1"
         return Endpoint(base, self.key, role)
 
     def role_of(self, model: str) -> str:

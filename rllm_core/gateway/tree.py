@@ -76,8 +76,8 @@ class TokenTree:
         self.nodes: dict[str, Node] = {}
         self._ends: dict[bytes, list[Node]] = {}
         self._turn_of: dict[str, str] = {}
-        self._slots: dict[bytes, set[int]] = {}
-        self._dropped: Counter[bytes] = Counter()
+        self._slots: Counter[bytes] = Counter()
+        self._freed: dict[bytes, list[int]] = {}
 
     def place(
         self, agent: str, role: str, tools: Sequence[Mapping[str, Any]], messages: Sequence[Message]
@@ -96,23 +96,23 @@ class TokenTree:
     def begin(self, place: Place) -> tuple[int, bool]:
         """Reserve the lowest free number among live samples of this request.
 
-        Returns the number (a retry gets the number of the sample that it replaces) and whether
-        an earlier sample of this request was dropped.
+        Returns the number, and whether it was that of a sample that failed or was lost: a retry
+        takes the place of what it repeats.
         """
         if place.parent is not None:
             place.parent.continued = True
-        used = self._slots.setdefault(place.key, set())
-        slot = next(i for i in range(len(used) + 1) if i not in used)
-        used.add(slot)
-        again = self._dropped[place.key] > 0
-        if again:
-            self._dropped[place.key] -= 1
-        return slot, again
+        freed = self._freed.get(place.key)
+        if freed:
+            slot = min(freed)
+            freed.remove(slot)
+            return slot, True
+        slot = self._slots[place.key]
+        self._slots[place.key] += 1
+        return slot, False
 
     def cancel(self, place: Place, slot: int) -> None:
         """Give back the number of a call that was never answered."""
-        self._slots[place.key].discard(slot)
-        self._dropped[place.key] += 1
+        self._freed.setdefault(place.key, []).append(slot)
 
     def sequence(self, node: Node | None) -> TokenIds:
         """The ids along the path to a node, its own sampled ids included."""
@@ -148,8 +148,7 @@ class TokenTree:
         if node.continued or self.nodes.pop(node.step.id, None) is None:
             return
         self._ends[node.end].remove(node)
-        self._slots[node.key].discard(node.slot)
-        self._dropped[node.key] += 1
+        self._freed.setdefault(node.key, []).append(node.slot)
 
     def steps(self) -> tuple[Step, ...]:
         """Every call that stands, in the order in which they were answered."""

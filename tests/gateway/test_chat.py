@@ -291,13 +291,13 @@ async def test_agents_have_trajectories_of_their_own(gateway: Gateway, renderer,
     gateway.route("policy", ScriptedUpstream(["x"], renderer), renderer=renderer)
     gateway.route("judge", ScriptedUpstream(["y"], renderer), renderer=renderer)
     session = gateway.open("s1", roles=("policy", "judge"))
-    for agent, role in (("solver", "policy"), ("critic", "policy"), ("j", "judge")):
+    for agent, role in (("solver", "policy"), ("the critic/2", "policy"), ("j", "judge")):
         client = client_of(session.endpoint(agent, role))
         await client.chat.completions.create(model=role, messages=USER)
     steps = (await session.close()).steps
     assert [(s.agent, s.role, s.output) for s in steps] == [
         ("solver", "policy", "x"),
-        ("critic", "policy", "x"),
+        ("the critic/2", "policy", "x"),
         ("j", "judge", "y"),
     ]
 

@@ -23,6 +23,7 @@ def _integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+_TEXTS = ("tool_call_id", "name", "reasoning_content", "reasoning")
 _SAMPLING: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "temperature": (lambda v: _number(v) and v >= 0, "a number of at least 0"),
     "top_p": (lambda v: _number(v) and 0 < v <= 1, "a number over 0, at most 1"),
@@ -43,6 +44,9 @@ def parse_chat(body: Any) -> Call:
         raise _bad(
             "n must be 1: each choice is a call of its own here; send the request n times instead"
         )
+    for key in ("stream_options", "response_format"):
+        if not isinstance(body.get(key), (dict, type(None))):
+            raise _bad(f"{key} must be an object")
     options = body.get("stream_options") or {}
     return Call(
         body=body,
@@ -50,7 +54,7 @@ def parse_chat(body: Any) -> Call:
         tools=_tools(body.get("tools")),
         model=str(body.get("model") or ""),
         stream=bool(body.get("stream")),
-        include_usage=bool(isinstance(options, dict) and options.get("include_usage")),
+        include_usage=bool(options.get("include_usage")),
         asked=_asked(body),
         max_tokens=_max_tokens(body),
         tool_choice=body.get("tool_choice"),
@@ -68,28 +72,34 @@ def _messages(messages: Any) -> list[Mapping[str, Any]]:
 
 
 def _check_message(where: str, message: Any) -> None:
-    if not isinstance(message, dict) or message.get("role") not in _ROLES:
+    role = message.get("role") if isinstance(message, dict) else None
+    if not isinstance(role, str) or role not in _ROLES:
         raise _bad(f"{where} must be an object whose role is one of {', '.join(sorted(_ROLES))}")
     content = message.get("content")
     if isinstance(content, list):
-        if not all(isinstance(part, dict) and _texts_are_text(part) for part in content):
+        if not all(isinstance(part, dict) and _is_part(part) for part in content):
             raise _bad(f"{where}.content must be a text or a list of parts, each with its type")
     elif content is not None and not isinstance(content, str):
         raise _bad(f"{where}.content must be a text or a list of parts")
     calls = message.get("tool_calls")
     if calls is not None and not (isinstance(calls, list) and all(map(_is_call, calls))):
         raise _bad(f"{where}.tool_calls must be a list of objects with a function")
-    for key in ("reasoning_content", "reasoning"):
-        if not isinstance(message.get(key), (str, type(None), list, dict)):
+    for key in _TEXTS:
+        if not isinstance(message.get(key), (str, type(None))):
             raise _bad(f"{where}.{key} must be a text")
 
 
-def _texts_are_text(part: Mapping[str, Any]) -> bool:
+def _is_part(part: Mapping[str, Any]) -> bool:
     return isinstance(part.get("type"), str) and isinstance(part.get("text"), (str, type(None)))
 
 
 def _is_call(call: Any) -> bool:
-    return isinstance(call, dict) and isinstance(call.get("function"), (dict, type(None)))
+    if not isinstance(call, dict) or not isinstance(call.get("id"), (str, type(None))):
+        return False
+    function = call.get("function")
+    return function is None or (
+        isinstance(function, dict) and isinstance(function.get("name"), (str, type(None)))
+    )
 
 
 def _tools(tools: Any) -> tuple[Mapping[str, Any], ...]:
