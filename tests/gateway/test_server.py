@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rllm_core.errors import ConfigError, RolloutTimeout
 from rllm_core.gateway import Gateway
+from rllm_core.gateway.renderers import CharRenderer
 from rllm_core.testing.upstream import ScriptedUpstream
 from rllm_core.upstream import Endpoint
 
@@ -278,7 +279,7 @@ async def test_odd_requests_never_break_the_gateway(routed: Gateway):
             async with http.post(f"{endpoint.base_url}/chat/completions", json=body) as got:
                 return got.status, await got.text()
 
-        @settings(max_examples=200, deadline=None)
+        @settings(max_examples=100, deadline=None)
         @given(odd_bodies)
         def fuzz(body):
             status, text = asyncio.run_coroutine_threadsafe(send(body), loop).result(20)
@@ -287,9 +288,9 @@ async def test_odd_requests_never_break_the_gateway(routed: Gateway):
         await asyncio.to_thread(fuzz)
 
 
-async def test_sessions_leave_nothing_behind(routed: Gateway, renderer):
-    long = [{"role": "user", "content": "the thing " * 800}]
-    routed.route("policy", Forgetful("x", renderer))
+async def test_sessions_leave_nothing_behind(routed: Gateway):
+    long = [{"role": "user", "content": "12+" * 2000}]
+    routed.route("policy", Forgetful("4", CharRenderer()), renderer=CharRenderer())
     async with aiohttp.ClientSession() as http:
 
         async def rollouts(first: int, count: int) -> int:
@@ -308,4 +309,4 @@ async def test_sessions_leave_nothing_behind(routed: Gateway, renderer):
         before = await rollouts(10, 5)
         after = await rollouts(20, 60)
         tracemalloc.stop()
-    assert after - before < 300_000, "sixty prompts alone have a megabyte"
+    assert after - before < 300_000, "sixty prompts alone have over a megabyte"
