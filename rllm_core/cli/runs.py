@@ -63,25 +63,18 @@ def show_command(run: str, episode: str | None, episodes: bool, as_json: bool) -
     from rllm_core.store import RunStore, find_run
 
     text = Typography.of(sys.stdout)
-    try:
-        with contextlib.closing(RunStore.read(find_run(run))) as reader:
-            if episode is not None:
-                data, lines = _one_episode(reader, episode, text)
-            elif episodes:
-                data, lines = _all_episodes(reader, text)
-            else:
-                data, lines = _whole_run(reader, text)
-            if as_json:
-                _echo_json(data)
-            else:
-                for line in lines:
-                    click.echo(line)
-    except RllmError as error:
-        raise _Refused(str(error)) from error
-
-
-class _Refused(click.ClickException):
-    exit_code = 2
+    with contextlib.closing(RunStore.read(find_run(run))) as reader:
+        if episode is not None:
+            data, lines = _one_episode(reader, episode, text)
+        elif episodes:
+            data, lines = _all_episodes(reader, text)
+        else:
+            data, lines = _whole_run(reader, text)
+        if as_json:
+            _echo_json(data)
+            return
+        for line in lines:
+            click.echo(line)
 
 
 Shown = tuple[Any, Iterator[str]]
@@ -157,14 +150,16 @@ def _cells(report: "Report", text: "Typography") -> dict[str, str]:
 
 
 def _result(report: "Report", text: "Typography") -> str:
-    """0.16 → 0.94 ± 0.02 for training, else the result of the (first) benchmark."""
-    results = report.results
-    before, after = results.get("before"), results.get("after")
-    if before and after and before.accuracy:
-        return f"{before.accuracy.mean:.2f} {text.arrow} {text.estimate(after.accuracy)}"
-    first = next(iter(results.values()), None)
-    more = f" and {len(results) - 1} more" if len(results) > 1 else ""
-    return "" if first is None else text.estimate(first.accuracy) + more
+    """0.16 → 0.94 ± 0.02 of a training run, else the result of the (first) benchmark."""
+    results = list(report.results.values())
+    if not results:
+        return ""
+    if report.info.kind != "train":
+        more = f" and {len(results) - 1} more" if len(results) > 1 else ""
+        return text.estimate(results[0].accuracy) + more
+    before = results[0].accuracy
+    start = "" if before is None or len(results) == 1 else f"{before.mean:.2f} {text.arrow} "
+    return start + text.estimate(results[-1].accuracy)
 
 
 def _show(report: "Report", text: "Typography") -> Iterator[str]:
@@ -192,7 +187,3 @@ def _show(report: "Report", text: "Typography") -> Iterator[str]:
     for step, directory in report.checkpoints:
         yield f"checkpoint of step {step}: {text.clean(short(directory))}"
     yield f"config: {text.clean(short(info.directory / 'config.toml'))}"
-
-
-if __name__ == "__main__":
-    runs()

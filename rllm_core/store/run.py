@@ -58,16 +58,7 @@ class RunStore(RunReader):
 
         `kind` is "eval" or "train"; `plugins` maps names to "package version".
         """
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = WriterLock.take(directory)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise explain(error, directory) from error
-            raise ConfigError(
-                f"the run directory {directory} cannot be made: {error.strerror}",
-                remedy="choose another with --run-dir, or set RLLM_HOME",
-            ) from error
+        lock = _take_lock(directory)
         identity = {
             "id": run_id,
             "kind": kind,
@@ -96,7 +87,7 @@ class RunStore(RunReader):
         Removes what a killed run left of a checkpoint that it was still saving.
         """
         RunReader(directory).close()
-        lock = WriterLock.take(directory)
+        lock = _take_lock(directory)
         try:
             store = cls(directory, lock, connect_writer(directory / DATABASE))
         except sqlite3.Error as error:
@@ -220,6 +211,20 @@ class RunStore(RunReader):
         for path in (self.directory / "checkpoints").glob("step-*"):
             if path not in complete:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def _take_lock(directory: Path) -> WriterLock:
+    """The lock of a directory, which is made where there is none."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return WriterLock.take(directory)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise explain(error, directory) from error
+        raise ConfigError(
+            f"the run directory {directory} cannot be written: {error.strerror}",
+            remedy="choose another with --run-dir, or set RLLM_HOME",
+        ) from error
 
 
 def _checkpoint(step: int) -> str:

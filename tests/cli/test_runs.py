@@ -45,7 +45,7 @@ def home(tmp_path, monkeypatch):
 def rllm(*arguments, **environ):
     """Run `rllm runs …` in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", "from rllm_core.cli.runs import runs; runs()", *arguments],
+        [sys.executable, "-c", "from rllm_core.cli import main; main()", "runs", *arguments],
         env={**os.environ, "LANG": "C.UTF-8", "COLUMNS": "120", **environ},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip

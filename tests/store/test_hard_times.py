@@ -1,5 +1,6 @@
 """A second writer, a kill at any moment, a full disk, files from elsewhere."""
 
+import asyncio
 import contextlib
 import os
 import random
@@ -147,6 +148,11 @@ async def test_a_full_disk_is_one_sentence_and_loses_nothing(small_disk, create)
     reader.close()
     with pytest.raises(StoreError, match="the disk is full"):
         create(small_disk / "another", config_toml="x" * 10**7)
+    grow = ["mount", "-o", "remount,size=20m", small_disk]
+    await asyncio.to_thread(subprocess.run, grow, check=True)
+    resumed = RunStore.resume(store.directory)
+    assert len(resumed.finished("eval")) == len(kept)
+    resumed.close()
 
 
 def test_a_run_on_a_read_only_medium_is_read(small_disk, create):
@@ -158,8 +164,10 @@ def test_a_run_on_a_read_only_medium_is_read(small_disk, create):
     assert list(reader.episodes()) == [big(0)]
     assert reader.info.status == "killed"
     reader.close()
-    with pytest.raises(ConfigError, match=r"cannot be (made|written)[\s\S]*--run-dir"):
+    with pytest.raises(ConfigError, match=r"cannot be written: Read-only[\s\S]*--run-dir"):
         create(small_disk / "another")
+    with pytest.raises(ConfigError, match=r"cannot be written: Read-only[\s\S]*--run-dir"):
+        RunStore.resume(store.directory)
 
 
 async def test_a_file_that_may_not_grow_is_one_sentence_and_loses_nothing(tmp_path, create):
@@ -196,7 +204,7 @@ def test_a_directory_that_holds_a_run_or_other_files_is_refused(tmp_path, create
     with pytest.raises(ConfigError, match="there is no run in"):
         RunStore.read(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be written: Not a directory"):
         create(tmp_path / "file" / "run")
     assert not (tmp_path / "nowhere").exists()
 
