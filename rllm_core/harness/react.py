@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from rllm_core.errors import ConfigError, HarnessError, ModelError, RolloutTimeout
 from rllm_core.harness import Harness, HarnessCapabilities, Outcome, RolloutContext
@@ -33,19 +33,15 @@ class React(Harness):
             default="", metadata={"doc": "put before the task's messages, as a system message"}
         )
         max_turns: int = field(
-            default=10, metadata={"doc": "model calls a rollout may make before it is stopped"}
+            default=10,
+            validator=validators.ge(1),
+            metadata={"doc": "model calls a rollout may make before it is stopped"},
         )
         max_tool_seconds: float = field(
-            default=30.0, metadata={"doc": "time one tool call may take, in seconds"}
+            default=30.0,
+            validator=validators.gt(0),
+            metadata={"doc": "time one tool call may take, in seconds"},
         )
-
-        def __attrs_post_init__(self) -> None:
-            if self.max_turns < 1:
-                raise ConfigError(f"harness.max_turns must be at least 1, not {self.max_turns}")
-            if self.max_tool_seconds <= 0:
-                raise ConfigError(
-                    f"harness.max_tool_seconds must be above 0, not {self.max_tool_seconds}"
-                )
 
     def check(self, task: Task) -> None:
         """Refuse a task whose tools have no function to run."""

@@ -173,9 +173,9 @@ async def test_tools_without_functions_are_refused():
 
 
 def test_options_are_checked():
-    with pytest.raises(ConfigError, match="max_turns"):
+    with pytest.raises(ValueError, match="max_turns"):
         React.Options(max_turns=0)
-    with pytest.raises(ConfigError, match="max_tool_seconds"):
+    with pytest.raises(ValueError, match="max_tool_seconds"):
         React.Options(max_tool_seconds=0)
     assert rllm_harness() is React
 

@@ -13,7 +13,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from rllm_benchmark_arithmetic.levels import LEVELS, Numbers
 from rllm_core import hookimpl
@@ -36,12 +36,19 @@ class Arithmetic(RowBenchmark):
     class Options:
         """Options of arithmetic."""
 
-        level: str = field(default="add1", metadata={"doc": f"one of {', '.join(LEVELS)}"})
+        level: str = field(
+            default="add1",
+            validator=validators.in_(tuple(LEVELS)),
+            metadata={"doc": f"one of {', '.join(LEVELS)}"},
+        )
         train_size: int = field(
-            default=10_000, metadata={"doc": "tasks of the train split; questions may recur"}
+            default=10_000,
+            validator=validators.ge(1),
+            metadata={"doc": "tasks of the train split; questions may recur"},
         )
         test_size: int | None = field(
             default=None,
+            validator=validators.optional(validators.ge(1)),
             metadata={"doc": f"tasks of the test split; left out: {TEST_SIZE}, or all there are"},
         )
         holdout: bool | None = field(
@@ -54,15 +61,10 @@ class Arithmetic(RowBenchmark):
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
-        if self.options.level not in LEVELS:
-            raise ConfigError(
-                f"benchmark.level: there is no level {self.options.level!r}",
-                remedy=f"the levels are {', '.join(LEVELS)}",
-            )
         self.level = LEVELS[self.options.level]
         self.pools = self._pools()
         self.test_questions = self._test_questions()
-        sizes = {"train": self._train_size(), "test": len(self.test_questions)}
+        sizes = {"train": self.options.train_size, "test": len(self.test_questions)}
         self.source = GeneratedRows(self._row, sizes)
 
     def task(self, row: Mapping[str, Any]) -> Task:
@@ -101,19 +103,13 @@ class Arithmetic(RowBenchmark):
 
     def _test_questions(self) -> list[Numbers]:
         pool, wanted = self.pools["test"], self.options.test_size
-        if wanted is not None and not 1 <= wanted <= len(pool):
+        if wanted is not None and wanted > len(pool):
             raise ConfigError(
                 f"benchmark.test_size: level {self.level.name} has {len(pool)} test questions, "
                 f"so it cannot be {wanted}"
             )
         draw = random.Random(f"{self.level.name} test")  # noqa: S311 - no secret
         return draw.sample(pool, wanted or min(TEST_SIZE, len(pool)))
-
-    def _train_size(self) -> int:
-        if self.options.train_size < 1:
-            raise ConfigError("benchmark.train_size must be at least 1")
-        size: int = self.options.train_size
-        return size
 
 
 @hookimpl

@@ -8,11 +8,10 @@ thousands separators and signs; equality is numeric, as in the reference evaluat
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from rllm_core import hookimpl
 from rllm_core.benchmark import HubRows, RowBenchmark, Score, Task
-from rllm_core.errors import ConfigError
 from rllm_core.scoring import numbers
 
 __all__ = ["GSM8K"]
@@ -39,16 +38,11 @@ class GSM8K(RowBenchmark):
 
         extract: str = field(
             default="strict",
+            validator=validators.in_(EXTRACTIONS),
             metadata={
                 "doc": "strict: the number after '####' counts; flexible: else the last number"
             },
         )
-
-        def __attrs_post_init__(self) -> None:
-            if self.extract not in EXTRACTIONS:
-                raise ConfigError(
-                    f"benchmark.extract must be {' or '.join(EXTRACTIONS)}, not {self.extract!r}"
-                )
 
     def task(self, row: Mapping[str, Any]) -> Task:
         """The question; its gold is the number at the end of the worked answer."""

@@ -90,5 +90,5 @@ def test_rows_that_are_not_gsm8k_are_refused(tmp_path, row, message):
 def test_the_source_is_pinned():
     assert rllm_benchmark() is GSM8K
     assert len(GSM8K.source.revision) == 40
-    with pytest.raises(ConfigError, match="strict or flexible"):
+    with pytest.raises(ValueError, match="must be in"):
         GSM8K.Options(extract="loose")
