@@ -87,9 +87,12 @@ class RowBenchmark(Benchmark):
             raise ConfigError(f"{located.place}: {type(error).__name__}: {error}") from error
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, default=str)
+
+
 def row_id(split: str, index: int, row: Row) -> str:
     """An id that names the place and changes with the content: "test-7-3f2a9c"."""
-    content = json.dumps(dict(row), sort_keys=True, default=str).encode()
+    content = _CANONICAL.encode(dict(row)).encode()
     return f"{split}-{index}-{hashlib.sha256(content).hexdigest()[:6]}"
 
 

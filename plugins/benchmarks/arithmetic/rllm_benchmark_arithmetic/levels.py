@@ -6,6 +6,7 @@ characters get the bare characters.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from itertools import permutations, product
 from typing import Any
 
@@ -61,10 +62,15 @@ class Level:
 
     def messages(self, numbers: Numbers) -> tuple[Message, ...]:
         """The conversation that ends with the question about these numbers."""
+        return (*self._opening, _user(self.ask(numbers)))
+
+    @cached_property
+    def _opening(self) -> tuple[Message, ...]:
+        """The solved examples, as earlier turns."""
         turns: list[Message] = [IN_FORM] if self.shown else []
         for example in self.shown:
             turns += [_user(self.ask(example)), *self._solved(example)]
-        return (*turns, _user(self.ask(numbers)))
+        return tuple(turns)
 
     def _solved(self, numbers: Numbers) -> list[Message]:
         reply: Message = {"role": "assistant", "content": str(self.answer(numbers))}
