@@ -6,6 +6,7 @@ must hold up neither the next rollout (a fixed pool would run dry) nor the end o
 """
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
@@ -41,7 +42,7 @@ async def run_in_thread(
             setter, value = future.set_exception, RuntimeError(f"StopIteration: {error}")
         except BaseException as error:  # noqa: BLE001 - handed to the awaiting task as it is
             setter, value = future.set_exception, error
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits any more
             loop.call_soon_threadsafe(deliver, setter, value)
 
     name = getattr(function, "__name__", type(function).__name__)

@@ -227,3 +227,20 @@ async def test_through_the_engine_notes_stop_and_metadata_reach_the_episode():
     trajectory = episode.trajectory("policy")
     assert (trajectory.reward, trajectory.metadata) == (0.75, {"sure": True})
     assert len(trajectory.steps) == 1
+
+
+def test_a_thread_that_outlives_the_loop_ends_quietly():
+    release = threading.Event()
+
+    def outlives(task, ctx):
+        release.wait(20)
+
+    async def main():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(run(outlives), 0.05)
+
+    asyncio.run(main())
+    (thread,) = (t for t in threading.enumerate() if t.name == "rllm-outlives")
+    release.set()
+    thread.join(5)
+    assert not thread.is_alive()
