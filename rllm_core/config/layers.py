@@ -20,6 +20,7 @@ __all__ = ["ENVIRONMENT_PREFIX", "Layers", "Override", "parse_override", "parse_
 
 ENVIRONMENT_PREFIX = "RLLM__"
 LISTS = ("benchmark", "trackers")
+PLUGIN_TABLES = (*LISTS, "validation", "harness", "scorer", "sandbox", "backend", "algorithm")
 
 
 @frozen
@@ -108,10 +109,11 @@ class Layers:
                 self.set((section,), value, Origin("given in Python"))
 
     def set(self, path: Sequence[str], value: Any, origin: Origin) -> None:
-        """Set one value, in each table that the path means."""
+        """Set one value, in each table that the path means; a table sets its keys."""
         if value is None:
             return
-        for full in self._targets(tuple(path)):
+        whole = len(path) == 1 and not isinstance(value, Mapping)
+        for full in [tuple(path)] if whole else self._targets(tuple(path)):
             if isinstance(value, Mapping):
                 for key, inner in value.items():
                     if inner is not None:
@@ -123,7 +125,7 @@ class Layers:
 
     def _targets(self, path: tuple[str, ...]) -> list[tuple[str, ...]]:
         section = path[0]
-        if section not in LISTS or len(path) == 1 or path[1].isdigit():
+        if section not in LISTS or (len(path) > 1 and path[1].isdigit()):
             return [path]
         tables = self.tree.setdefault(section, [])
         if isinstance(tables, list):
@@ -151,11 +153,11 @@ class Layers:
         self, data: dict[str, Any], places: Mapping[tuple[str, ...], Origin], name: str
     ) -> None:
         for section in LISTS:
-            if isinstance(data.get(section), dict):
+            if section in data and not isinstance(data[section], list):
                 data[section] = [data[section]]
                 places = {_first(path, section): origin for path, origin in places.items()}
         self.tree = data
-        self.places = {path: places[path] for path in places}
+        self.places = dict(places)
         for section in data:
             self.places.setdefault((section,), Origin(name))
 
@@ -179,6 +181,16 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def _spelt_out(table: Any, path: tuple[str, ...]) -> Any:
+    """`harness = "react"` as the table that it stands for; likewise a model's name."""
+    if not isinstance(table, str):
+        return table
+    if path[0] == "models":
+        return {"name": table} if len(path) == 2 else table
+    depth = 2 if path[0] in LISTS else 1
+    return {"use": table} if path[0] in PLUGIN_TABLES and len(path) == depth else table
+
+
 def _index(node: list[Any], part: str, path: tuple[str, ...], origin: Origin) -> None:
     if not part.isdigit() or int(part) >= len(node):
         raise ConfigError(f"{dotted(path)}: there is no such table ({origin})")
@@ -186,11 +198,13 @@ def _index(node: list[Any], part: str, path: tuple[str, ...], origin: Origin) ->
 
 def _child(node: Any, part: str, path: tuple[str, ...], origin: Origin) -> Any:
     """The table below `node`, made where there is none."""
+    key: Any = part
     if isinstance(node, list):
         _index(node, part, path, origin)
-        child = node[int(part)]
+        key = int(part)
     else:
-        child = node.setdefault(part, [] if path[0] in LISTS and len(path) == 1 else {})
+        node.setdefault(part, [] if path[0] in LISTS and len(path) == 1 else {})
+    child = node[key] = _spelt_out(node[key], path)
     if not isinstance(child, (dict, list)):
         raise ConfigError(f"{dotted(path)}: is no table, but {child!r:.80} ({origin})")
     return child

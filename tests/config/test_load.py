@@ -133,6 +133,25 @@ def test_every_problem_is_told_at_once() -> None:
     assert all(part in message for part in ("run.step:", "models.policy.temp:", "benchmark.max:"))
 
 
+def test_python_values_reach_every_benchmark_and_a_list_replaces_them() -> None:
+    two = "benchmark = ['a', 'b']"
+    split = [b.split for b in read(two, values={"benchmark": {"split": "x"}}).benchmark]
+    assert split == ["x", "x"]
+    assert [b.ids for b in read(two, overrides=["benchmark.ids=['1']"]).benchmark] == [("1",)] * 2
+    assert [b.use for b in read(two, values={"benchmark": ["c"]}).benchmark] == ["c"]
+    assert [b.use for b in read(two, overrides=[("benchmark", "d")]).benchmark] == ["d"]
+    assert [b.use for b in read("benchmark = 'a'", overrides=["benchmark.max=1"]).benchmark] == [
+        "a"
+    ]
+
+
+def test_a_name_stands_for_its_table() -> None:
+    text = "harness = 'react'\n[models]\npolicy = 'a/b'\n"
+    config = read(text, overrides=["harness.max_turns=2", "models.policy.temperature=0"])
+    assert config.harness == PluginTable("react", {"max_turns": 2})
+    assert config.policy == ModelTable(name="a/b", temperature=0.0)
+
+
 def test_a_missing_file_offers_its_neighbour(tmp_path) -> None:
     (tmp_path / "grpo.toml").write_text(FILE)
     with pytest.raises(ConfigError, match=r"there is no run file .*\n.*'grpo.toml'"):
