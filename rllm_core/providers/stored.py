@@ -105,7 +105,7 @@ def _read(name: str) -> dict[str, Any]:
     path = home() / name
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         what = type(error).__name__ if name == "keys.toml" else error  # never quote a key
