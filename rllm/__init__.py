@@ -9,6 +9,7 @@ from rllm_core import __version__
 from rllm_core.types import Episode, Missing, Score, Step, Task, Tool, Trajectory
 
 if TYPE_CHECKING:
+    from rllm.running import evaluate, train
     from rllm_core.harness.functions import rollout
     from rllm_core.scoring import evaluator
 
@@ -21,11 +22,18 @@ __all__ = [
     "Tool",
     "Trajectory",
     "__version__",
+    "evaluate",
     "evaluator",
     "rollout",
+    "train",
 ]
 
-_LAZY = {"evaluator": "rllm_core.scoring", "rollout": "rllm_core.harness.functions"}
+_LAZY = {
+    "evaluate": "rllm.running",
+    "evaluator": "rllm_core.scoring",
+    "rollout": "rllm_core.harness.functions",
+    "train": "rllm.running",
+}
 
 
 def __getattr__(name: str) -> Any:
