@@ -15,8 +15,9 @@ import attrs
 from attrs import frozen
 
 from rllm_core.errors import ConfigError
-from rllm_core.plugins.index import Entry, normalize
+from rllm_core.plugins.index import KINDS, Entry, normalize
 from rllm_core.plugins.kinds import has_options
+from rllm_core.plugins.options import nearest
 from rllm_core.plugins.shapes import describe
 
 if TYPE_CHECKING:
@@ -117,16 +118,18 @@ def describe_plugin(plugins: "Plugins", reference: str) -> Description:
 
 def _find(plugins: "Plugins", reference: str) -> Entry:
     kind, _, name = reference.partition("/")
-    if name:
+    if name and kind in KINDS:
         return plugins.entry(kind, name)
+    if name:
+        kinds = f"kinds: {', '.join(KINDS)}"
+        remedy = "   ".join(filter(None, (nearest(kind, KINDS), kinds)))
+        raise ConfigError(f"there is no kind '{kind}'", remedy=remedy)
     named = [e for e in plugins.entries() if e.name == normalize(reference)]
     if len(named) == 1:
         return named[0]
     if named:
         choices = " or ".join(f"{e.kind}/{e.package}/{e.name}" for e in named)
         raise ConfigError(f"'{reference}' is the name of several plugins", remedy=f"say {choices}")
-    from rllm_core.plugins.options import nearest
-
     hint = nearest(reference, [e.name for e in plugins.entries()])
     raise ConfigError(
         f"no plugin '{reference}' is installed", remedy=hint or "`rllm plugins` lists them"

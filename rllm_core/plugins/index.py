@@ -1,21 +1,22 @@
 """The index of installed plugins: entry-point metadata only, nothing is imported.
 
-Distributions are read one by one, so that one with broken metadata hides nobody else. A
+The folders `NAME-VERSION.dist-info` (and `.egg-info`) on `sys.path` are read directly, which
+costs half of what importlib.metadata does, and one by one, so that broken metadata hides
+nobody else. A
 distribution that is found twice (stale metadata beside an editable install) counts once:
 the one that Python would import comes first. Two distributions that offer the same name
 both stay in the index, and the name alone becomes ambiguous.
 """
 
 import functools
+import os
+import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
-
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
 
 __all__ = ["GROUPS", "KINDS", "BadDistribution", "Entry", "Index", "installed_index", "normalize"]
 
@@ -43,39 +44,50 @@ def normalize(name: str) -> str:
 
 @frozen
 class Entry:
-    """One installed capability. `value` is the module that holds its hook."""
+    """One installed capability.
+
+    `value` is the module that holds its hook, `info` its distribution's metadata folder.
+    """
 
     kind: str
     name: str
     value: str
-    distribution: "Distribution" = field(repr=False, eq=False)
+    info: Path = field(repr=False)
 
     @property
     def package(self) -> str:
         """The distribution's name."""
-        return _metadata(self.distribution, "Name") or "(unnamed package)"
+        return _header(self.info, "Name") or "(unnamed package)"
 
     @property
     def version(self) -> str:
         """The distribution's version."""
-        return _metadata(self.distribution, "Version") or "?"
+        return _header(self.info, "Version") or "?"
 
     @property
     def summary(self) -> str:
         """The distribution's one-line description."""
-        return _metadata(self.distribution, "Summary") or ""
+        return _header(self.info, "Summary") or ""
 
     def __str__(self) -> str:
         return f"{self.kind} '{self.name}' ({self.package} {self.version})"
 
 
-def _metadata(distribution: "Distribution", key: str) -> str | None:
+def _header(info: Path, key: str) -> str | None:
+    """A header of the distribution's METADATA (PKG-INFO in an egg-info)."""
+    return _headers(str(info)).get(key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _headers(info: str) -> Mapping[str, str]:
+    file = Path(info) / ("METADATA" if info.endswith(".dist-info") else "PKG-INFO")
     try:
-        metadata: Any = distribution.metadata
-        value: str | None = metadata.get(key)
-    except Exception:  # noqa: BLE001 - boundary: METADATA is whatever somebody wrote
-        return None
-    return value
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    lines = text.partition("\n\n")[0].splitlines()
+    pairs = (line.partition(": ") for line in lines if not line.startswith((" ", "\t")))
+    return {key: value.strip() for key, _, value in pairs}
 
 
 @frozen
@@ -95,21 +107,18 @@ class Index:
 
     @classmethod
     def scan(cls, path: Iterable[str] | None = None) -> "Index":
-        """Read the metadata of every distribution on `path` (default: `sys.path`)."""
-        from importlib.metadata import DistributionFinder, MetadataPathFinder
-
-        context = DistributionFinder.Context(path=list(sys.path if path is None else path))
+        """Read the entry points of every distribution on `path` (default: `sys.path`)."""
         entries: dict[tuple[str, str], tuple[Entry, ...]] = {}
         bad: list[BadDistribution] = []
         seen: set[str] = set()
-        for distribution in MetadataPathFinder.find_distributions(context):
-            name = _identity(distribution)
+        for info in _distributions(sys.path if path is None else path):
+            name = normalize(info.name.rpartition(".")[0].partition("-")[0])
             if name in seen:
                 continue
             seen.add(name)
             try:
-                found = list(_entries(distribution))
-            except Exception as error:  # noqa: BLE001 - boundary: one bad file hides nobody else
+                found = list(_entries(info))
+            except (OSError, ValueError) as error:
                 bad.append(BadDistribution(name, f"its entry points cannot be read: {error}"))
                 continue
             for entry in found:
@@ -127,21 +136,37 @@ class Index:
         return [entry for key in order for entry in self.entries[key]]
 
 
-def _identity(distribution: "Distribution") -> str:
-    """The distribution's normalised name, from its folder's name where that is possible."""
-    name = getattr(distribution, "_normalized_name", None)  # reads no METADATA
-    return normalize(str(name or _metadata(distribution, "Name") or id(distribution)))
+def _distributions(path: Iterable[str]) -> Iterator[Path]:
+    for folder in path:
+        try:
+            names = sorted(os.listdir(folder or "."))  # noqa: PTH208 - half the time of iterdir
+        except OSError:  # a zip file, or nothing
+            continue
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                yield Path(folder, name)
 
 
-def _entries(distribution: "Distribution") -> Iterable[Entry]:
-    text = distribution.read_text("entry_points.txt")
-    if not text or "rllm." not in text:
+_KINDS = {group: kind for kind, group in GROUPS.items()}
+_MODULE = re.compile(r"\w+(\.\w+)*(:\w+(\.\w+)*)?")
+
+
+def _entries(info: Path) -> Iterator[Entry]:
+    """The entries of one distribution; ValueError for a line that is none."""
+    try:
+        text = (info / "entry_points.txt").read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
         return
-    kinds = {group: kind for kind, group in GROUPS.items()}
-    for point in distribution.entry_points:
-        kind = kinds.get(point.group)
-        if kind is not None:
-            yield Entry(kind, normalize(point.name), point.value, distribution)
+    kind = None
+    for line in map(str.strip, text.splitlines() if "rllm." in text else ()):
+        if line.startswith("["):
+            kind = _KINDS.get(line.strip("[]").strip())
+        elif kind is not None and line and not line.startswith(("#", ";")):
+            name, _, value = line.partition("=")
+            module = value.partition("[")[0].strip()
+            if not name.strip() or not _MODULE.fullmatch(module):
+                raise ValueError(f"{line!r:.80} in entry_points.txt")
+            yield Entry(kind, normalize(name), module, info)
 
 
 @functools.lru_cache(maxsize=4)
