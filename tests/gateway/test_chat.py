@@ -318,3 +318,41 @@ async def test_think_stripping_template_opens_a_branch(gateway: Gateway, client_
     record = await session.close()
     assert [s.parent for s in record.steps] == [None, None]
     assert record.counts["not bridged: the template is not append-only here"] == 1
+
+
+@pytest.mark.parametrize("change", ["tools", "renderer", "system"])
+async def test_what_makes_another_branch(gateway: Gateway, renderer, client_of, change):
+    upstream = ScriptedUpstream(["x"], renderer)
+    gateway.route("policy", upstream, renderer=renderer)
+    session = gateway.open("s1")
+    create = client_of(session.endpoint()).chat.completions.create
+    messages = [{"role": "system", "content": "a"}, *USER]
+    await create(model="policy", messages=messages, tools=TOOLS)
+    tools = TOOLS
+    messages = [*messages, {"role": "assistant", "content": "x"}, *USER]
+    if change == "tools":
+        tools = [*TOOLS, {"type": "function", "function": {"name": "new"}}]
+    elif change == "system":
+        messages[0] = {"role": "system", "content": "b"}
+    else:
+        gateway.route("policy", upstream, renderer=ChatMLRenderer(renderer.tokenizer))
+    await create(model="policy", messages=messages, tools=tools)
+    record = await session.close()
+    assert [s.parent for s in record.steps] == [None, None]
+    assert len(record.steps[1].messages) == 4
+    refused = {"not bridged: the renderer has changed": 1} if change == "renderer" else {}
+    assert record.counts == refused
+
+
+async def test_equal_replies_of_one_prompt_each_go_on(gateway: Gateway, renderer, client_of):
+    """An agent that votes: each of two equal samples is continued once."""
+    gateway.route("policy", ScriptedUpstream(["x"], renderer), renderer=renderer)
+    session = gateway.open("s1")
+    create = client_of(session.endpoint()).chat.completions.create
+    for _ in range(2):
+        await create(model="policy", messages=USER)
+    for _ in range(2):
+        messages = [*USER, {"role": "assistant", "content": "x"}, *USER]
+        await create(model="policy", messages=messages)
+    one, two, three, four = (await session.close()).steps
+    assert {three.parent, four.parent} == {one.id, two.id}

@@ -54,6 +54,9 @@ async def test_wrong_key_unknown_and_closed_sessions(routed: Gateway):
     status, text = await post(session.endpoint(), BODY)
     assert status == 400
     assert "closed" in json.loads(text)["error"]["message"]
+    again = routed.open("s1")
+    assert (await post(session.endpoint(), BODY))[0] == 401
+    assert (await post(again.endpoint(), BODY))[0] == 200
 
 
 @pytest.mark.parametrize("header", ["x-api-key", "x-goog-api-key"])
