@@ -95,7 +95,9 @@ class Display(Observer):
         progress = self._progress
         assert progress is not None
         progress.add(episode)
-        due = time.monotonic() - self._printed >= self._plain_seconds
+        # between the rows of a step table, silence is no sign of trouble for longer
+        patience = self._plain_seconds * (1 if progress.total else 12)
+        due = time.monotonic() - self._printed >= patience
         if self._live is None and due:
             self._print(f"{self._text.clean(phase)}  {progress.line(self._text)}")
 

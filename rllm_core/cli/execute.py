@@ -80,16 +80,25 @@ async def execute(prepared: Prepared, *, quiet: bool = False) -> "Finished":
         return await _watched(prepared, display)
 
 
-async def _watched(prepared: Prepared, observer: "Observer") -> "Finished":
+async def _watched(prepared: Prepared, watching: "Observer") -> "Finished":
+    """Run it under an observer and the run's trackers, which are told of the end too."""
+    from rllm_core.engine.observer import Tracked
+    from rllm_core.plugins import Plugins
     from rllm_core.training.execute import execute as run
 
+    trackers = [chosen.make() for chosen in prepared.resolved.trackers]
+    events = Plugins.installed().hooks(trackers)
+    observer = Tracked(watching, events)
     try:
         finished = await run(prepared.resolved, prepared.place, observer)
     except BaseException:
         _report_end(prepared, observer, None)
         raise
-    _report_end(prepared, observer, finished)
-    return finished
+    else:
+        _report_end(prepared, observer, finished)
+        return finished
+    finally:
+        await events.close()
 
 
 def _report_end(prepared: Prepared, observer: "Observer", finished: "Finished | None") -> None:

@@ -5,6 +5,7 @@ store then says how the run ended. What a run does while it is open is `evaluate
 """
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -101,7 +102,17 @@ async def open_run(
             store.set_status(_status(error))
             store.add_event("ended", f"{type(error).__name__}: {error}")
             raise
+        await _let_clients_close()
         store.set_status("finished")
+
+
+async def _let_clients_close() -> None:
+    """HTTP clients that user code left open close themselves when they are collected.
+
+    They need a running loop for it: without this, each prints a traceback at exit.
+    """
+    gc.collect()
+    await asyncio.sleep(0.05)
 
 
 def _status(error: BaseException) -> str:
