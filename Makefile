@@ -3,7 +3,7 @@
 # pyproject.toml has changed. Only make and Python 3.11 or newer, with venv and pip, must be there.
 
 # What `make train` runs, and the packages it needs.
-TRAIN := train arithmetic --model smollm2-135m
+TRAIN := run examples/arithmetic.toml
 TRAIN_PACKAGES := plugins/backends/local plugins/benchmarks/arithmetic
 
 # Where torch comes from when pip's own index has only CUDA builds: an index URL or a folder.
