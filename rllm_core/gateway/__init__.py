@@ -4,11 +4,15 @@ Agents need a base URL and a key. `Gateway.open` makes a session for one rollout
 is handed to an agent; the agent's calls are answered by the upstream that their role is routed
 to; `Session.close` hands over every call as a `Step`, with ids, logprobs, parent and provenance.
 
-    server.py      the HTTP server: paths, keys, error shapes, streams
+    server.py      the HTTP server: paths, keys, what happens when a call fails
     session.py     one rollout: key, limits, record
     routing.py     roles: hold, drain, route, release
+    calls.py       a call in no particular wire format; exchange.py a call being answered;
+                   reply.py its HTTP answer, whole or streamed
     tree.py        the token tree (pure); canonical.py says when two messages are the same
-    tokens.py      answers from a token upstream;  wire.py from any OpenAI-compatible server
+    tokens.py      answers from a token upstream; rendering.py a renderer in use
+    wire.py        answers from any OpenAI-compatible server; wire_reply.py reads them,
+                   wire_record.py judges their ids
     dialects/      wire formats;  renderers/  chat templates
 
 This package's names are imported on first use: the server needs aiohttp, which costs start-up.

@@ -23,6 +23,8 @@ __all__ = ["Limits", "Session", "SessionRecord"]
 SAMPLING = frozenset({"temperature", "top_p", "top_k", "max_tokens"})
 """What a session may enforce."""
 
+_CUT_SECONDS = 10.0
+
 
 @frozen
 class Limits:
@@ -214,7 +216,10 @@ class Session:
         self._forget(self.id, None)
         for task in tuple(self._tasks):
             task.cancel()
-        await asyncio.wait_for(self._idle.wait(), 30)
+        try:
+            await asyncio.wait_for(self._idle.wait(), _CUT_SECONDS)
+        except TimeoutError:  # an upstream that ignores its cancellation
+            self.counts["calls that did not end when they were cut"] += len(self._tasks)
         record = SessionRecord(self.tree.steps(), self.stop, tuple(self.errors), dict(+self.counts))
         self.tree = TokenTree()
         return record

@@ -114,7 +114,7 @@ class Wire:
                     raise _fault(
                         exchange.session, url, got.status, await got.text(errors="replace"), got
                     )
-                if exchange.call.stream:
+                if body["stream"]:
                     return await read_stream(url, got, reply)
                 return read_whole(url, await got.read())
         except TimeoutError:
@@ -143,9 +143,20 @@ def _request_body(session: Session, upstream: WireUpstream, call: Call) -> dict[
         body.pop("top_logprobs", None)
     elif not call.want_ids:
         body.pop("return_token_ids", None)
-    if call.stream:
+    body["stream"] = _streams(upstream, call)
+    body.pop("stream_options", None)
+    if body["stream"]:
         body["stream_options"] = {"include_usage": True}
     return body
+
+
+def _streams(upstream: WireUpstream, call: Call) -> bool:
+    """Whether the server is asked for a stream: not where ids are wanted.
+
+    SGLang refuses ids in streams, and older vLLMs lose some there; the whole reply is streamed
+    to the agent when it has come.
+    """
+    return call.stream and not upstream.token_ids
 
 
 def _fault(

@@ -94,6 +94,7 @@ async def test_ids_are_recorded_where_they_extend_the_branch(gateway, client_of,
             text, _, _ = await ask(client, messages, stream=stream)
             messages += [{"role": "assistant", "content": text}, *USER]
         record = await session.close()
+        assert not any(body["stream"] for _, body in server.requests)
     one, two, three = record.steps
     assert (one.untrainable, two.untrainable) == (None, None)
     assert two.parent == one.id
