@@ -22,7 +22,8 @@ CAN = {
     "multi_turn": "hold a conversation with a simulated user",
     "images": "show images to the model",
 }
-TRAINED_ROLES = ("critic", "reference", "teacher")
+CALLED_ROLES = ("policy",)
+"""The roles that the engine routes to a model."""
 
 
 def violations(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:
@@ -78,7 +79,7 @@ def _sandbox(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:
     needing = [b for b in _benchmarks(run) if b.capabilities.sandbox]
     if run.harness.capabilities.needs_sandbox:
         needing.append(run.harness)
-    if needing and run.sandbox is None and run.config.sandbox is None:
+    if needing and run.sandbox is None:
         who = f"{needing[0].kind} '{needing[0].name}'"
         known = ", ".join(plugins.names("sandbox")) or "none; pip install rllm-sandbox-docker"
         what = f"{who} needs a sandbox, and none is chosen"
@@ -91,27 +92,17 @@ def _sandbox(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:
 
 def _judge(run: Resolved, _: Plugins) -> Iterator[ConfigError]:
     for benchmark in _benchmarks(run):
-        if benchmark.capabilities.judge and run.scorer is None and "judge" not in run.models:
-            what = f"benchmark '{benchmark.name}' is scored by a model, and none is named"
-            yield _refuse(run, ("models", "judge"), what, "models.judge.name=provider/model")
+        if benchmark.capabilities.judge and run.scorer is None and "judge" not in CALLED_ROLES:
+            what = f"benchmark '{benchmark.name}' is scored by a model, which no run calls yet"
+            yield _refuse(run, benchmark.path, what, "--scorer NAME scores it without one")
 
 
 def _roles(run: Resolved, _: Plugins) -> Iterator[ConfigError]:
-    """A model that nobody would call is an error; so is one that nobody can train."""
-    uses = {
-        "judge": any(b.capabilities.judge for b in _benchmarks(run)) or run.scorer is not None,
-        "user": any(b.capabilities.multi_turn for b in _benchmarks(run)),
-    }
+    """A model that nobody would call is an error."""
     for role in run.config.models:
-        path = ("models", role)
-        if role in TRAINED_ROLES:
-            roles = run.backend.capabilities.roles if run.backend else ()
-            if role not in roles or run.algorithm is None:
-                who = f"backend '{run.backend.name}'" if run.backend else "an evaluation"
-                yield _refuse(run, path, f"{who} has no use for a {role}", "leave it out")
-        elif not uses.get(role, True):
-            what = "has no effect: no benchmark or scorer of this run calls it"
-            yield _refuse(run, path, what, "leave it out")
+        if role not in CALLED_ROLES:
+            what = f"has no effect: the roles that a run calls are {', '.join(CALLED_ROLES)}"
+            yield _refuse(run, ("models", role), what, "leave it out")
 
 
 def _policy(run: Resolved, _: Plugins) -> Iterator[ConfigError]:

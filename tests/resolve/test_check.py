@@ -179,7 +179,7 @@ REFUSED = [
     (
         EVAL,
         ["models.teacher.name=vllm/j"],
-        "models.teacher: an evaluation has no use for a teacher",
+        "models.teacher: has no effect",
         "",
     ),
     (
@@ -203,8 +203,8 @@ REFUSED = [
     (
         EVAL,
         ["benchmark.use=judged"],
-        "models.judge: benchmark 'judged' is scored by a model, and none is named",
-        "models.judge.name=",
+        "benchmark: benchmark 'judged' is scored by a model, which no run calls yet",
+        "--scorer NAME",
     ),
     (
         EVAL,
@@ -234,7 +234,7 @@ REFUSED = [
     (
         TRAIN,
         ["models.critic.name=tiny"],
-        "models.critic: backend 'local' has no use for a critic",
+        "models.critic: has no effect: the roles that a run calls are policy",
         "",
     ),
     (
