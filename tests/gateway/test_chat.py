@@ -356,3 +356,25 @@ async def test_equal_replies_of_one_prompt_each_go_on(gateway: Gateway, renderer
         await create(model="policy", messages=messages)
     one, two, three, four = (await session.close()).steps
     assert {three.parent, four.parent} == {one.id, two.id}
+
+
+async def test_the_clients_own_stream_helper(gateway: Gateway, renderer, client_of):
+    text = f"I will. {CALL}\n{CALL}"
+    gateway.route("policy", ScriptedUpstream([text], renderer, piece=3), renderer=renderer)
+    client = client_of(gateway.open("s1").endpoint())
+    async with client.chat.completions.stream(
+        model="policy",
+        messages=USER,
+        tools=TOOLS,
+        logprobs=True,
+        stream_options={"include_usage": True},
+        extra_body={"return_token_ids": True},
+    ) as stream:
+        events = [event.type async for event in stream]
+        final = await stream.get_final_completion()
+    assert "tool_calls.function.arguments.done" in events
+    calls = final.choices[0].message.tool_calls
+    assert [json.loads(c.function.arguments) for c in calls] == [{"a": 1}, {"a": 1}]
+    assert len({c.id for c in calls}) == 2
+    assert final.choices[0].finish_reason == "tool_calls"
+    assert len(final.choices[0].logprobs.content) == final.usage.completion_tokens
