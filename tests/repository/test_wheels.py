@@ -68,11 +68,12 @@ def test_a_plugin_works_alone(plugin, wheels, versions, uv_environment, tmp_path
     python = tmp_path / "venv/bin/python"
     run(*UV, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
     [module] = {path.parent.name for path in plugin.glob("rllm_*/__init__.py")}
+    places = ",".join(filter(None, [str(wheels), uv_environment.get("UV_FIND_LINKS")]))
     run(
         *UV,
         *("pip", "install", "--quiet", "--python", python),
-        *("--find-links", wheels, "--constraints", versions, module.replace("_", "-")),
-        env=uv_environment,
+        *("--constraints", versions, module.replace("_", "-")),
+        env=uv_environment | {"UV_FIND_LINKS": places},
     )
     run(python, "-I", "-c", f"import {module}", cwd=tmp_path)
     lists_itself(python, plugin, tmp_path)
