@@ -8,17 +8,20 @@ is what happened, and is kept as such.
 import asyncio
 import time
 import traceback
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 
 from rllm_core.benchmark import ScoreContext
 from rllm_core.engine.assemble import output_of, trajectories
-from rllm_core.engine.jobs import Job
+from rllm_core.engine.jobs import Job, Sampling
 from rllm_core.errors import InfraError, RllmError, RolloutTimeout, ScoreError
 from rllm_core.gateway import Gateway, Session, SessionRecord
 from rllm_core.harness import Harness, Outcome, RolloutContext
 from rllm_core.types import Episode, ErrorRecord, Failed, Score, Stop
+from rllm_core.upstream import Endpoint
 
 __all__ = ["Rollouts"]
 
@@ -31,7 +34,8 @@ class Rollouts:
     """Runs jobs, each to an Episode; shared by evaluation and training.
 
     `deadline` and `score_deadline` are seconds a rollout and its scoring may take; `retries`
-    is how often an `InfraError` is tried again.
+    is how often an `InfraError` is tried again. `scoring_roles` are the models that scorers may
+    call (a judge), each with its sampling; an agent's key does not open them.
     """
 
     gateway: Gateway = field(repr=False)
@@ -41,6 +45,7 @@ class Rollouts:
     score_deadline: float = 60.0
     retries: int = 2
     context_window: int | None = None
+    scoring_roles: Mapping[str, Sampling] = Factory(dict)
 
     async def run(self, job: Job) -> Episode:
         """The episode of a job. Raises nothing but cancellation."""
@@ -97,8 +102,8 @@ class Rollouts:
         if episode.error is not None:
             return episode
         try:
-            async with asyncio.timeout(self.score_deadline):
-                score = await job.scorer.score(job.task, episode, ScoreContext())
+            async with asyncio.timeout(self.score_deadline), self._models(job) as models:
+                score = await job.scorer.score(job.task, episode, ScoreContext(models=models))
             return evolve(episode, score=Score.of(score))
         except TimeoutError:
             message, detail = f"scoring took longer than {self.score_deadline:g} s", ""
@@ -106,6 +111,23 @@ class Rollouts:
             message, detail = f"{type(error).__name__}: {error}", traceback.format_exc()
         failed = _record(ScoreError.category, message, detail)
         return evolve(episode, score=Score(Failed(message)), error=failed)
+
+    @asynccontextmanager
+    async def _models(self, job: Job) -> AsyncIterator[dict[str, Endpoint]]:
+        """An endpoint for each role that scorers may call, in sessions apart from the agent's."""
+        async with AsyncExitStack() as stack:
+            endpoints = {}
+            for role, sampling in self.scoring_roles.items():
+                session = self.gateway.open(
+                    f"{job.episode_id}.{role}",
+                    roles=(role,),
+                    sampling=sampling.enforced(),
+                    seed=job.seed(self.seed),
+                    deadline=time.monotonic() + self.score_deadline,
+                )
+                stack.push_async_callback(session.close)
+                endpoints[role] = session.endpoint(role, role)
+            yield endpoints
 
 
 def _record(category: str, message: str, detail: str = "") -> ErrorRecord:

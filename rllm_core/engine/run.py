@@ -92,6 +92,7 @@ async def open_run(
         await gateway.start()
         stack.push_async_callback(gateway.close)
         try:
+            _route_servers(resolved, gateway)
             loaded = await _route_policy(resolved, gateway, stack)
             run = Run(resolved, store, gateway, _rollouts(resolved, gateway, harness, loaded),
                       observer, loaded)  # fmt: skip
@@ -136,13 +137,20 @@ def _open_store(resolved: Resolved, place: Place) -> RunStore:
     )
 
 
+def _route_servers(resolved: Resolved, gateway: Gateway) -> None:
+    """Point every role that a server plays (a judge, a teacher) at it."""
+    for role, model in resolved.models.items():
+        if isinstance(model, Wire):
+            window = resolved.config.models.get(role, ModelTable()).context_window
+            gateway.route(role, model.upstream(context_window=window))
+
+
 async def _route_policy(
     resolved: Resolved, gateway: Gateway, stack: AsyncExitStack
 ) -> LoadedModel | None:
-    """Point the role at its model; a backend that is started for it is closed with the run."""
+    """Load the policy where it is ours; the backend started for it is closed with the run."""
     table, model = resolved.config.policy, resolved.policy
     if isinstance(model, Wire):
-        gateway.route("policy", model.upstream(context_window=table.context_window))
         return None
     assert resolved.backend is not None, "local weights need a backend: checked before"
     backend: Backend = resolved.backend.make()
@@ -174,6 +182,11 @@ def _rollouts(
         deadline=settings.deadline,
         retries=settings.retries,
         context_window=loaded.context_window if loaded else table.context_window,
+        scoring_roles={
+            role: sampling_of(each)
+            for role, each in resolved.config.models.items()
+            if role != "policy"
+        },
     )
 
 

@@ -22,8 +22,6 @@ CAN = {
     "multi_turn": "hold a conversation with a simulated user",
     "images": "show images to the model",
 }
-CALLED_ROLES = ("policy",)
-"""The roles that the engine routes to a model."""
 
 
 def violations(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:
@@ -91,18 +89,26 @@ def _sandbox(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:
 
 
 def _judge(run: Resolved, _: Plugins) -> Iterator[ConfigError]:
+    """A benchmark that is scored by a model has one, or is scored without."""
     for benchmark in _benchmarks(run):
-        if benchmark.capabilities.judge and run.scorer is None and "judge" not in CALLED_ROLES:
-            what = f"benchmark '{benchmark.name}' is scored by a model, which no run calls yet"
-            yield _refuse(run, benchmark.path, what, "--scorer NAME scores it without one")
+        if benchmark.capabilities.judge and run.scorer is None and "judge" not in run.models:
+            what = f"benchmark '{benchmark.name}' is scored by a model, and none is named"
+            remedy = "models.judge.name=provider/model   or --scorer NAME scores it without one"
+            yield _refuse(run, ("models", "judge"), what, remedy)
 
 
 def _roles(run: Resolved, _: Plugins) -> Iterator[ConfigError]:
-    """A model that nobody would call is an error."""
+    """A model that nobody would call is an error; the policy's backend serves the policy only."""
+    judged = run.scorer is not None or any(b.capabilities.judge for b in _benchmarks(run))
+    called = ("policy", "judge") if judged else ("policy",)
     for role in run.config.models:
-        if role not in CALLED_ROLES:
-            what = f"has no effect: the roles that a run calls are {', '.join(CALLED_ROLES)}"
-            yield _refuse(run, ("models", role), what, "leave it out")
+        path = ("models", role)
+        if role not in called:
+            what = f"has no effect: the roles that this run calls are {', '.join(called)}"
+            yield _refuse(run, path, what, "leave it out")
+        elif role != "policy" and isinstance(run.models.get(role), Local):
+            what = f"the {role} is a server's model, and '{run.models[role].name}' is none"
+            yield _refuse(run, (*path, "name"), what, "provider/model, or give it a base_url")
 
 
 def _policy(run: Resolved, _: Plugins) -> Iterator[ConfigError]:

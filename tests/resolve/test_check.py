@@ -203,7 +203,7 @@ REFUSED = [
     (
         EVAL,
         ["benchmark.use=judged"],
-        "benchmark: benchmark 'judged' is scored by a model, which no run calls yet",
+        "models.judge: benchmark 'judged' is scored by a model, and none is named",
         "--scorer NAME",
     ),
     (
@@ -234,7 +234,7 @@ REFUSED = [
     (
         TRAIN,
         ["models.critic.name=tiny"],
-        "models.critic: has no effect: the roles that a run calls are policy",
+        "models.critic: has no effect: the roles that this run calls are policy",
         "",
     ),
     (
