@@ -5,11 +5,13 @@ correct wherever transformers is, and slower than `llama` by the batching that i
 """
 
 import copy
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 __all__ = ["GenericEngine"]
 
@@ -20,6 +22,9 @@ class GenericEngine:
     def __init__(self, model: Any, dtype: torch.dtype, budget: int) -> None:
         self.source, self.budget = model, budget
         self.copy = copy.deepcopy(model).to(dtype).requires_grad_(requires_grad=False).eval()
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        names = inspect.signature(base.forward).parameters
+        self.cache_name = "cache" if "cache" in names else "past_key_values"
         c = model.config.get_text_config()
         heads = getattr(c, "num_key_value_heads", None) or c.num_attention_heads
         size = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
@@ -44,8 +49,8 @@ class GenericEngine:
         logits = []
         for prompt in map(tuple, prompts):
             if prompt not in made:
-                out = self.copy(input_ids=torch.tensor([prompt]), use_cache=True)
-                made[prompt] = (out.past_key_values, out.logits[0, -1])
+                cache = DynamicCache(config=self.source.config)
+                made[prompt] = cache, self._forward(prompt, cache)
             self.caches.append(copy.deepcopy(made[prompt][0]))
             logits.append(made[prompt][1])
         return torch.stack(logits)
@@ -55,10 +60,13 @@ class GenericEngine:
         """Append one token to each live row; logits of the next."""
         logits = []
         for token, cache in zip(tokens, self.caches, strict=True):
-            ids = torch.tensor([[token]])
-            out = self.copy(input_ids=ids, past_key_values=cache, use_cache=True)
-            logits.append(out.logits[0, -1])
+            logits.append(self._forward([token], cache))
         return torch.stack(logits)
+
+    def _forward(self, ids: Sequence[int], cache: Any) -> Tensor:
+        known = {self.cache_name: cache, "use_cache": True}
+        logits: Tensor = self.copy(input_ids=torch.tensor([list(ids)]), **known).logits
+        return logits[0, -1]
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drop all live rows but these."""

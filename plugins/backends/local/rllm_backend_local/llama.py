@@ -5,6 +5,10 @@ v and gate, up fused, and LoRA pairs left unmerged: rounding a merged W + BA to 
 small deltas. The cache is one tensor [layer, k or v, row, KV head, time, head]; every row
 has its own length, so rows join and leave at any step. Prompts are prefilled as tries
 (`packing`): what several have in common is computed once.
+
+Kernels round differently for different shapes, so a row's numbers depend a little on who
+shares its batch. A `steady` engine pads all shapes to multiples for which they do not (in
+fp32): runs repeat bit for bit whatever the order in which requests arrive.
 """
 
 from collections.abc import Sequence
@@ -20,6 +24,7 @@ __all__ = ["LlamaEngine", "is_llama"]
 
 _PREFILL_TOKENS = 4096
 _SCORE_CHUNK = 512
+_STEADY_ROWS, _STEADY_TOKENS = 16, 64
 
 
 def is_llama(config: Any) -> bool:
@@ -96,8 +101,12 @@ class LlamaEngine:
     that the cache may take.
     """
 
-    def __init__(self, model: Any, dtype: torch.dtype, context: int, budget: int) -> None:
+    def __init__(
+        self, model: Any, dtype: torch.dtype, context: int, budget: int, *, steady: bool = False
+    ) -> None:
         c = model.config
+        self.steady = steady
+        self.units = (_STEADY_ROWS, _STEADY_TOKENS) if steady else (1, 1)
         self.source, self.dtype, self.budget = model, dtype, budget
         self.L, self.H, self.KV = (
             c.num_hidden_layers,
@@ -146,20 +155,23 @@ class LlamaEngine:
         first = len(self.lengths)
         self._ensure(first + len(prompts), reserve)
         ends = torch.empty(len(prompts), self.width, dtype=self.dtype)
-        tries = pack_rows(prompts, _PREFILL_TOKENS, self.width)
+        tries = pack_rows(prompts, _PREFILL_TOKENS, 0 if self.steady else self.width)
         for rows in micro_batches(tries, _PREFILL_TOKENS):
             self._prefill(rows, first, ends)
         lengths = torch.tensor([len(p) for p in prompts])
         self.lengths = torch.cat([self.lengths, lengths])
-        return F.linear(ends, self.head)
+        padding = _up(len(ends), self.units[0]) - len(ends)
+        return F.linear(F.pad(ends, (0, 0, 0, padding)), self.head)[: len(prompts)]
 
     @torch.inference_mode()
     def decode(self, tokens: Sequence[int]) -> Tensor:
         """Append one token to each live row; logits [rows, vocabulary] of the next."""
-        n, at = len(tokens), self.lengths
-        longest = int(at.max()) + 1
+        live, (rows_unit, tokens_unit) = len(tokens), self.units
+        n = _up(live, rows_unit)
+        at = F.pad(self.lengths, (0, n - live))
+        longest = _up(int(at.max()) + 1, tokens_unit)
         mask = (torch.arange(longest) <= at[:, None])[:, None, None]
-        ids = torch.tensor(tokens)[:, None]
+        ids = F.pad(torch.tensor(tokens), (0, n - live))[:, None]
         rows = torch.arange(n)
         x = F.embedding(ids, self.embedding)
         cos, sin = self.cos[at][:, None, None], self.sin[at][:, None, None]
@@ -172,9 +184,11 @@ class LlamaEngine:
             keys, values = keys[:, :, :longest], values[:, :, :longest]
             o = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
             x = self._finish(block, x, o.reshape(n, 1, self.H * self.D))
-        self.lengths = at + 1
-        return F.linear(F.rms_norm(x[:, 0], (self.width,), self.norm, self.eps), self.head)
+        self.lengths += 1
+        x = F.rms_norm(x[:, 0], (self.width,), self.norm, self.eps)
+        return F.linear(x, self.head)[:live]
 
+    @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:
         """Let row i be what row `rows[i]` was, and drop the rest.
 
@@ -199,9 +213,10 @@ class LlamaEngine:
         return logprobs
 
     def _prefill(self, rows: Sequence[Row], first: int, ends: Tensor) -> None:
-        B, T = len(rows), max(len(r.ids) for r in rows)
+        ids, positions, mask = row_tensors(rows, self.units[1])
+        B, T = ids.shape
         made = torch.empty(self.L, 2, B, self.KV, T, self.D, dtype=self.dtype)
-        hidden = self._forward(*row_tensors(rows), made)
+        hidden = self._forward(ids, positions, mask, made)
         for b, row in enumerate(rows):
             for member, path in zip(row.members, row.paths, strict=True):
                 where = torch.tensor(path)
@@ -244,6 +259,7 @@ class LlamaEngine:
         if rows <= have_rows and tokens <= have_tokens:
             return
         live = len(self.lengths)
+        rows, tokens = _up(rows, self.units[0]), _up(tokens, self.units[1])
         wanted = max(rows, have_rows), max(tokens, have_tokens)
         if not self.fits(*wanted):
             wanted = rows, tokens
@@ -255,6 +271,10 @@ class LlamaEngine:
     def _allocate(self, rows: int, tokens: int) -> Tensor:
         # Zeros: masked entries must be finite; pages that are never written take no memory.
         return torch.zeros(self.L, 2, rows, self.KV, tokens, self.D, dtype=self.dtype)
+
+
+def _up(count: int, unit: int) -> int:
+    return -(-count // unit) * unit
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """In the worker: a model's weights, its adapters, its sampling engine, its memory."""
 
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,9 @@ def load(source: Source, options: Options) -> Loaded:
     budget, log = _memory(count, trained, bf16=bf16)
     dtype = torch.bfloat16 if bf16 else torch.float32
     engine: Engine = (
-        LlamaEngine(base, dtype, context, budget) if fast else GenericEngine(model, dtype, budget)
+        LlamaEngine(base, dtype, context, budget, steady=count < _SMALL)
+        if fast
+        else GenericEngine(model, dtype, budget)
     )
     return Loaded(
         source, model, base, engine, bf16, fast, context, _stops(base), f"{source.name}: {log}"
@@ -106,7 +109,10 @@ def _adapted(base: Any, options: Options) -> Any:
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(base, config)
+    with warnings.catch_warnings():
+        # peft reads an attribute that transformers is about to rename
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*", FutureWarning)
+        return get_peft_model(base, config)
 
 
 def _ready_for_training(model: Any, options: Options) -> None:
@@ -118,7 +124,9 @@ def _ready_for_training(model: Any, options: Options) -> None:
         if isinstance(getattr(module, "attention_dropout", None), float):
             module.attention_dropout = 0.0
     if options.gradient_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        # transformers is renaming it; both names take the same settings
+        enable = getattr(model, "activation_checkpointing_enable", None)
+        (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
 def _context(config: Any, source: Source) -> int:

@@ -52,8 +52,8 @@ class Row:
 def pack_rows(sequences: Sequence[Sequence[int]], limit: int, width: int) -> list[Row]:
     """Sort the sequences so that alike ones meet, and pack them into rows.
 
-    No row grows past `limit` tokens by joining; `width` is the model's hidden size, 0 for
-    rows of one sequence each.
+    No row grows past `limit` tokens by joining; `width` is the model's hidden size, 0 to let
+    only equal sequences share a row.
     """
     order = sorted(range(len(sequences)), key=lambda i: list(sequences[i]))
     rows: list[Row] = []
@@ -64,7 +64,7 @@ def pack_rows(sequences: Sequence[Sequence[int]], limit: int, width: int) -> lis
         new = len(ids) - shared
         row = rows[-1] if rows else None
         length = len(row.ids) + new if row else 0
-        if row is None or length > limit or 2 * width * shared < new * length or not width:
+        if row is None or length > limit or 2 * width * shared < new * length:
             row, shared = Row(), 0
             rows.append(row)
         row.add(member, ids, shared)
@@ -91,22 +91,22 @@ def micro_batches(rows: Sequence[Row], limit: int) -> list[list[Row]]:
 
 
 def row_tensors(
-    rows: Sequence[Row],
+    rows: Sequence[Row], unit: int = 1
 ) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]":
     """Rows as ids [B, T], positions [B, T] and mask [B, 1, T, T] (None: plain causal).
 
-    Rows are padded on the right, where causal order already keeps real tokens from seeing
-    the padding.
+    Rows are padded on the right, to a multiple of `unit`; causal order already keeps real
+    tokens from seeing the padding. With a `unit` above 1 there is always a mask.
     """
     import torch
 
-    B, T = len(rows), max(len(r.ids) for r in rows)
+    B, T = len(rows), -(-max(len(r.ids) for r in rows) // unit) * unit
     ids = torch.zeros(B, T, dtype=torch.long)
     positions = torch.zeros(B, T, dtype=torch.long)
     for b, row in enumerate(rows):
         ids[b, : len(row.ids)] = torch.tensor(row.ids)
         positions[b, : len(row.ids)] = torch.tensor(row.positions)
-    if all(row.plain for row in rows):
+    if unit == 1 and all(row.plain for row in rows):
         return ids, positions, None
     mask = torch.eye(T, dtype=torch.bool).repeat(B, 1, 1)
     for b, row in enumerate(rows):

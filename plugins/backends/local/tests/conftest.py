@@ -1,27 +1,42 @@
-"""Started backends, closed again."""
+"""Models in a worker and in this process, closed again."""
 
 import os
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from rllm_backend_local import LocalBackend, Options
 
 from rllm_core.backend import ModelSpec
 
 
-@pytest.fixture
-async def start():
-    """start(name, **options) -> the model, in a worker of its own."""
-    backends = []
+class Started:
+    """Backends by their options; a checkpoint of the first weights makes each new again."""
 
-    async def starter(name="tiny", **options):
-        backend = LocalBackend(Options(**{"threads": 1, "call_timeout": 60.0, **options}))
-        backends.append(backend)
-        await backend.start()
-        return (await backend.model("policy", ModelSpec(name))).model
+    def __init__(self, folder):
+        self.folder, self.backends, self.models = folder, [], {}
 
-    yield starter
-    for backend in backends:
+    async def __call__(self, name="tiny", **options):
+        key = (name, *sorted(options.items()))
+        if key not in self.models:
+            backend = LocalBackend(Options(**{"threads": 1, "call_timeout": 100.0, **options}))
+            self.backends.append(backend)
+            await backend.start()
+            loaded = await backend.model("policy", ModelSpec(name))
+            checkpoint = self.folder / str(len(self.models))
+            await loaded.model.save(checkpoint)
+            self.models[key] = loaded, checkpoint
+        loaded, checkpoint = self.models[key]
+        await loaded.model.load(checkpoint)
+        return loaded.model
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def start(tmp_path_factory):
+    """start(name, **options): a model at its first weights, in the module's worker for it."""
+    started = Started(tmp_path_factory.mktemp("first"))
+    yield started
+    for backend in started.backends:
         await backend.close()
 
 
