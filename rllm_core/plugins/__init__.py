@@ -9,13 +9,16 @@ imports everything, stops at the first broken plugin and lets equal names replac
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
 from rllm_core.errors import ConfigError
 from rllm_core.plugins.index import GROUPS, KINDS, Entry, Index, installed_index, normalize
 from rllm_core.plugins.origin import Origin, Origins
+
+if TYPE_CHECKING:
+    from rllm_core.plugins.events import Events
 
 __all__ = [
     "GROUPS",
@@ -79,7 +82,7 @@ class Plugins:
         """The entries that were loaded so far: what a run used."""
         return [e for e in self.entries() if (e.kind, e.name, e.package) in self._loaded]
 
-    def hooks(self, observers: Sequence[Any]) -> Any:
+    def hooks(self, observers: Sequence[Any]) -> "Events":
         """Who is told of a run's events: an `rllm_core.plugins.events.Events`."""
         from rllm_core.plugins.events import Events
 

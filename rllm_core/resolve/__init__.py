@@ -111,7 +111,7 @@ def _models(
     for role, table in tables.items():
         path = ("models", role)
         name = table.name
-        if name is None and role == "policy" and config.run.kind == "eval":
+        if name is None and role == "policy" and _takes_default(config):
             name = default_model()
         origin = config.origins.of((*path, "name")) if table.name else None
         try:
@@ -126,6 +126,11 @@ def _models(
         except ConfigError as error:
             chooser.problems.append(problem(path, error.message, origin, error.remedy))
     return found
+
+
+def _takes_default(config: RunConfig) -> bool:
+    """Whether the user's default model is meant: not on a server that was named for this run."""
+    return config.run.kind == "eval" and config.policy.base_url is None
 
 
 def _how_to_name(kind: str, role: str) -> str:

@@ -10,6 +10,7 @@ from rllm_core.errors import ConfigError
 from rllm_core.harness import Harness, HarnessCapabilities
 from rllm_core.plugins import Plugins
 from rllm_core.plugins.index import Entry, Index
+from rllm_core.providers import set_default_model
 from rllm_core.resolve import Resolved, check
 from rllm_core.types import Score, Task
 
@@ -257,6 +258,17 @@ def test_what_cannot_work_is_refused(plugins, base, overrides, what, remedy) -> 
     message = str(caught.value)
     assert what in message
     assert remedy in message
+
+
+def test_the_default_model_is_for_evaluations_that_name_neither_model_nor_server(plugins) -> None:
+    set_default_model("vllm/mine")
+    run = resolve(plugins, {"benchmark": "sums"})
+    assert run.policy.model == "mine"
+    assert run.config.policy.name == "vllm/mine"
+    for base in ({"benchmark": "sums", "models": {"policy": {"base_url": "http://h/v1"}}},
+                 {"run": {"kind": "train"}, "benchmark": "sums"}):  # fmt: skip
+        with pytest.raises(ConfigError, match="no model is named"):
+            resolve(plugins, base)
 
 
 def test_every_problem_is_told_at_once(plugins) -> None:
