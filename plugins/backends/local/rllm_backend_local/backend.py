@@ -3,6 +3,7 @@
 import asyncio
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,10 +43,10 @@ class LocalUpstream:
 
     async def sample(self, prompt: TokenPrompt, params: SamplingParams) -> AsyncIterator[Sampled]:
         """One completion, token by token; see `picking` for what the logprobs are."""
-        pieces = self.worker.stream("sample", prompt.ids.tolist(), params)
-        async for piece in pieces:
-            ids, logprobs = array("i", piece.ids), array("f", piece.logprobs)
-            yield Sampled(ids, logprobs, piece.version, piece.finish)
+        async with aclosing(self.worker.stream("sample", prompt.ids.tolist(), params)) as pieces:
+            async for piece in pieces:
+                ids, logprobs = array("i", piece.ids), array("f", piece.logprobs)
+                yield Sampled(ids, logprobs, piece.version, piece.finish)
 
     async def score(self, prompt: TokenPrompt) -> Logprobs:
         """Logprob (nats, temperature 1) of each id given those before it; the first is 0."""

@@ -2,7 +2,6 @@
 
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from attrs import frozen
 from rllm_backend_local import tiny
 from rllm_backend_local.generic import GenericEngine
 from rllm_backend_local.llama import LlamaEngine, is_llama
+from rllm_backend_local.memory import plan_memory
 from rllm_backend_local.models import Source
 from rllm_backend_local.options import Options
 from rllm_backend_local.sampler import Engine
@@ -48,7 +48,7 @@ def load(source: Source, options: Options) -> Loaded:
     fast = is_llama(base.config)
     context = _context(base.config, source)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    budget, log = _memory(count, trained, bf16=bf16)
+    budget, log = plan_memory(count, trained, bf16=bf16)
     dtype = torch.bfloat16 if bf16 else torch.float32
     engine: Engine = (
         LlamaEngine(base, dtype, context, budget, steady=count < _SMALL)
@@ -146,37 +146,3 @@ def _stops(base: Any) -> frozenset[int]:
     if ends is None:
         return frozenset()
     return frozenset(ends if isinstance(ends, list) else [ends])
-
-
-def _memory(count: int, trained: int, *, bf16: bool) -> tuple[int, str]:
-    """Bytes for the sampler's cache, and the estimate in words; refuses what cannot fit."""
-    free = available_memory()
-    copy = count * (2 if bf16 else 4)
-    training = trained * 12
-    cache = max(0, (free - copy - training) // 2)
-    gib = 1 / 2**30
-    log = (
-        f"{count:,} parameters, {trained:,} trained, {'bf16' if bf16 else 'fp32'} compute; "
-        f"memory: weights {count * 4 * gib:.2f} GiB, sampler {copy * gib:.2f}, gradients and "
-        f"optimizer {training * gib:.2f} (once training starts), sampler cache up to "
-        f"{cache * gib:.2f}, free {free * gib:.2f}"
-    )
-    if copy + (256 << 20) * (count > _SMALL) > free:
-        raise ConfigError(
-            f"the model does not fit into memory: {log}",
-            remedy="Free memory, or use a smaller model.",
-        )
-    return cache, log
-
-
-def available_memory() -> int:
-    """Bytes that may still be taken: of the machine, and of the container if it is limited."""
-    info = Path("/proc/meminfo")
-    if not info.exists():
-        return 8 << 30
-    lines = dict(line.split(":", 1) for line in info.read_text().splitlines())
-    free = int(lines["MemAvailable"].split()[0]) * 1024
-    limit, used = (Path("/sys/fs/cgroup") / f for f in ("memory.max", "memory.current"))
-    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
-        free = min(free, int(text) - int(used.read_text()))
-    return max(free, 0)

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from attrs import define, field
@@ -87,7 +87,7 @@ class Worker:
         self._send(number, method, arguments)
         return answer
 
-    async def stream(self, method: str, *arguments: Any) -> AsyncIterator[Piece]:
+    async def stream(self, method: str, *arguments: Any) -> AsyncGenerator[Piece, None]:
         """Send a call that is answered in pieces; leaving the loop early aborts it."""
         number = next(self.calls)
         pieces: asyncio.Queue[Any] = asyncio.Queue()

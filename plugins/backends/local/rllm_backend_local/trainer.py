@@ -14,12 +14,13 @@ from attrs import define, field
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from rllm_backend_local.memory import available_memory
 from rllm_backend_local.packing import Row, micro_batches, pack_rows, row_tensors
 from rllm_backend_local.targets import Part, Targets, find_targets
 from rllm_core.algorithms.losses import LossSpec
 from rllm_core.backend import OptimParams, Outputs
 from rllm_core.backend.batch import TokenBatch
-from rllm_core.errors import BackendError
+from rllm_core.errors import BackendError, ConfigError
 
 __all__ = ["Trainer"]
 
@@ -57,6 +58,8 @@ class Trainer:
 
     def forward_backward(self, batch: TokenBatch, loss: LossSpec) -> Outputs:
         """Accumulate gradients; metrics are means over the targets that were computed."""
+        if self.optimizer is None:
+            self._demand_memory()
         unknown = set(batch.streams) - {"old"}
         if unknown:
             raise BackendError(f"the local backend does not know streams {sorted(unknown)}")
@@ -154,6 +157,17 @@ class Trainer:
         attended = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
         logits: Tensor = self.model(input_ids=ids, attention_mask=attended, use_cache=False).logits
         return logits
+
+    def _demand_memory(self) -> None:
+        """Refuse before the first gradient: later the system would kill the process."""
+        needed = sum(12 * p.numel() for p in self.parameters if p.grad is None)
+        free = available_memory()
+        if needed > free:
+            raise ConfigError(
+                f"training needs {needed / 2**30:.1f} GiB more for gradients and optimizer; "
+                f"{free / 2**30:.1f} GiB are free",
+                remedy="Free memory, use backend.mode = 'lora', or a smaller model.",
+            )
 
     def _demand_finite(self, batch: TokenBatch, at_N: Tensor, terms_N: Tensor) -> None:
         if bool(torch.isfinite(terms_N).all()):

@@ -16,6 +16,7 @@ from rllm_backend_local.testing import Completed, make_batch
 from rllm_backend_local.trainer import Trainer
 
 from rllm_core.algorithms.losses import LossSpec
+from rllm_core.errors import ConfigError
 from rllm_core.upstream import SamplingParams
 
 TINY = Source("tiny", None, None)
@@ -253,3 +254,13 @@ def test_the_loss_is_the_weighted_sum_of_its_terms():
     )
     terms = loss.policy.terms(lp, old, advantage) * torch.tensor(batch.weight_T[batch.target_T])
     assert out.loss == pytest.approx(terms.sum().item(), abs=1e-5)
+
+
+def test_memory_that_is_not_there_is_an_error_before_it_is_taken(monkeypatch):
+    model = loaded()
+    monkeypatch.setattr("rllm_backend_local.trainer.available_memory", lambda: 1000)
+    with pytest.raises(ConfigError, match="training needs"):
+        gradients(model, batch_of(7))
+    monkeypatch.setattr("rllm_backend_local.memory.available_memory", lambda: 1000)
+    with pytest.raises(ConfigError, match="does not fit"):
+        loaded()
