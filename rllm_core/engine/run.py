@@ -6,13 +6,14 @@ store then says how the run ended. What a run does while it is open is `evaluate
 
 import asyncio
 import gc
+import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from rllm_core.backend import Backend, LoadedModel, ModelSpec
 from rllm_core.config import ModelTable, to_toml
@@ -21,12 +22,12 @@ from rllm_core.engine.jobs import Sampling
 from rllm_core.engine.logs import logging_to
 from rllm_core.engine.observer import Observer
 from rllm_core.engine.rollout import Rollouts
-from rllm_core.errors import BackendError
+from rllm_core.errors import BackendError, ConfigError
 from rllm_core.gateway import Gateway
 from rllm_core.harness import Harness
 from rllm_core.providers import Local, Wire
 from rllm_core.resolve import Resolved
-from rllm_core.store import RunStore, new_run_id, runs_directory
+from rllm_core.store import RunReader, RunStore, new_run_id, runs_directory
 
 __all__ = ["Place", "Run", "open_run", "sampling_of"]
 
@@ -59,7 +60,6 @@ class Run:
     rollouts: Rollouts
     observer: Observer
     loaded: LoadedModel | None = None
-    facts: dict[str, Any] = field(factory=dict)
 
     @property
     def sampling(self) -> Sampling:
@@ -83,28 +83,59 @@ def sampling_of(table: ModelTable) -> Sampling:
 async def open_run(
     resolved: Resolved, harness: Harness, place: Place, observer: Observer
 ) -> AsyncIterator[Run]:
-    """An open run; on leaving it is closed and its status is on disk."""
+    """An open run; on leaving it is closed and its status is on disk.
+
+    A new run that turns out to be impossible (a model that is not there) leaves nothing behind.
+    """
     async with AsyncExitStack() as stack:
         store = _open_store(resolved, place)
+        if not place.resume:
+            stack.push(_discard_impossible(store))
         stack.callback(store.close)
         stack.enter_context(logging_to(place.directory / "logs" / "run.log", observer))
-        gateway = Gateway()
-        await gateway.start()
-        stack.push_async_callback(gateway.close)
+        observer.run_started(_facts(resolved, store))
         try:
-            _route_servers(resolved, gateway)
-            loaded = await _route_policy(resolved, gateway, stack)
-            run = Run(resolved, store, gateway, _rollouts(resolved, gateway, harness, loaded),
-                      observer, loaded)  # fmt: skip
-            run.facts = _facts(run)
-            observer.run_started(run.facts)
-            yield run
+            yield await _opened(resolved, harness, store, observer, stack)
         except BaseException as error:
             store.set_status(_status(error))
             store.add_event("ended", f"{type(error).__name__}: {error}")
             raise
         await _let_clients_close()
         store.set_status("finished")
+
+
+def _discard_impossible(store: RunStore) -> Callable[..., None]:
+    """Remove the directory where a ConfigError came before the first rollout."""
+
+    def leaving(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and issubclass(kind, ConfigError) and not _has_begun(store.directory):
+            shutil.rmtree(store.directory, ignore_errors=True)
+
+    return leaving
+
+
+def _has_begun(directory: Path) -> bool:
+    reader = RunReader(directory)
+    try:
+        return bool(reader.phases())
+    finally:
+        reader.close()
+
+
+async def _opened(
+    resolved: Resolved,
+    harness: Harness,
+    store: RunStore,
+    observer: Observer,
+    stack: AsyncExitStack,
+) -> Run:
+    gateway = Gateway()
+    await gateway.start()
+    stack.push_async_callback(gateway.close)
+    _route_servers(resolved, gateway)
+    loaded = await _route_policy(resolved, gateway, stack)
+    rollouts = _rollouts(resolved, gateway, harness, loaded)
+    return Run(resolved, store, gateway, rollouts, observer, loaded)
 
 
 async def _let_clients_close() -> None:
@@ -190,8 +221,9 @@ def _rollouts(
     )
 
 
-def _facts(run: Run) -> dict[str, Any]:
-    config, info = run.resolved.config, run.store.info
+def _facts(resolved: Resolved, store: RunStore) -> dict[str, Any]:
+    """What a header shows of a run."""
+    config, info = resolved.config, store.info
     facts = {
         "id": info.id,
         "name": info.name,
