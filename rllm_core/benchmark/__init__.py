@@ -55,6 +55,9 @@ class Benchmark:
     """Split names as users type them → names in the source."""
     default_splits: ClassVar[Mapping[str, str]] = {"train": "train", "eval": "test"}
     """Which split training and evaluation use when the user names none."""
+    max_tokens: ClassVar[int | None] = None
+    """Tokens that an answer needs: where sampling stops a model that a backend loads here, unless
+    the user says otherwise. A small model that rambles would else fill its whole window."""
 
     @frozen
     class Options:

@@ -166,7 +166,11 @@ def _complete(run: Resolved) -> RunConfig:
     config = run.config
     names = {role: table for role, table in config.models.items() if table.name is not None}
     policy = config.models.get("policy", ModelTable())
-    policy = attrs.evolve(policy, name=policy.name or default_model())
+    policy = attrs.evolve(
+        policy,
+        name=policy.name or default_model(),
+        max_tokens=policy.max_tokens or _answer_length(run),
+    )
     return attrs.evolve(
         config,
         benchmark=tuple(_tasks(each) for each in run.benchmarks),
@@ -178,6 +182,13 @@ def _complete(run: Resolved) -> RunConfig:
         algorithm=_filled(run.algorithm),
         trackers=tuple(table for each in run.trackers if (table := _filled(each))),
     )
+
+
+def _answer_length(run: Resolved) -> int | None:
+    """Where to stop a model of ours that rambles: as long as the longest answer asked for."""
+    lengths = [benchmark.cls.max_tokens for benchmark in run.benchmarks]
+    known = [length for length in lengths if length is not None]
+    return max(known) if isinstance(run.policy, Local) and len(known) == len(lengths) else None
 
 
 def _filled(chosen: Chosen | None) -> PluginTable | None:

@@ -32,6 +32,7 @@ class Arithmetic(RowBenchmark):
 
     category = "math"
     splits = {"train": "train", "test": "test"}
+    max_tokens = 64
 
     @frozen
     class Options:

@@ -29,6 +29,7 @@ class GSM8K(RowBenchmark):
         revision="740312add88f781978c0658806c59bc2815b9866",
         licence="MIT",
     )
+    max_tokens = 1024
     splits = {"train": "train", "test": "test"}
     answer_format = "Put the final number after '#### '."
 
