@@ -10,6 +10,7 @@ import click
 from attrs import frozen
 
 from rllm_core.cli.options import Request
+from rllm_core.errors import RllmError
 
 if TYPE_CHECKING:
     from rllm_core.config import RunConfig
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
     from rllm_core.resolve import Resolved
     from rllm_core.training.execute import Finished
 
-__all__ = ["Prepared", "Request", "execute", "execute_request", "prepare"]
+__all__ = ["Prepared", "Request", "RolloutsFailed", "execute", "execute_request", "prepare"]
+
+
+class RolloutsFailed(RllmError):  # noqa: N818 - says what happened
+    """A run has ended as it should, except for single rollouts."""
+
+    category = "rollouts"
 
 
 @frozen
@@ -30,7 +37,7 @@ class Prepared:
 
 
 def execute_request(request: Request) -> int:
-    """The exit code: 0, or 1 where rollouts failed. Errors are raised."""
+    """The exit code. Errors are raised, RolloutsFailed where single rollouts ended in one."""
     prepared = prepare(request)
     if request.dry_run:
         from rllm_core.config import to_toml
@@ -41,9 +48,28 @@ def execute_request(request: Request) -> int:
     if request.json:
         click.echo(json.dumps(finished.to_json(), indent=2))
     if finished.failed:
-        advice = f"--resume {finished.id} repeats only those"
-        click.echo(f"error: {finished.failed} rollouts failed; {advice}", err=True)
-    return 1 if finished.failed else 0
+        raise _rollouts_failed(finished)
+    return 0
+
+
+def _rollouts_failed(finished: "Finished") -> RolloutsFailed:
+    from rllm_core.store import RunStore
+
+    reader = RunStore.read(finished.directory)
+    errors = [f"{a.error}: {a.message}" for a in reader.attempts() if a.error is not None]
+    reader.close()
+    total = sum(summary.episodes for summary in finished.results.values())
+    return RolloutsFailed(
+        f"{finished.failed} of {total} rollouts failed; the last one: {errors[-1]}",
+        remedy=f"mend that; --resume {_reference(finished.directory)} repeats only those",
+    )
+
+
+def _reference(directory: Path) -> str:
+    """What `--resume` and `runs show` take for the run in a directory: its id, else the path."""
+    from rllm_core.store import runs_directory
+
+    return directory.name if directory.parent == runs_directory() else str(directory)
 
 
 def prepare(request: Request, objects: Mapping[str, Any] | None = None) -> Prepared:
@@ -116,7 +142,7 @@ def _report_end(prepared: Prepared, observer: "Observer", finished: "Finished | 
         "status": "finished" if finished is not None else reader.info.status,
         "summary": summarize(reader.attempts()),
         "events": count_events(e for e in reader.events() if e.kind != "ended"),
-        "next": _next(reader.info.id, prepared.resolved, finished),
+        "next": _next(directory, prepared.resolved, finished),
     }
     if finished is not None and finished.trained is not None:
         outcome["reason"] = finished.trained.ended
@@ -124,10 +150,12 @@ def _report_end(prepared: Prepared, observer: "Observer", finished: "Finished | 
     observer.run_finished(outcome)
 
 
-def _next(run_id: str, resolved: "Resolved", finished: "Finished | None") -> list[str]:
-    commands = [f"rllm runs show {run_id}"]
+def _next(directory: Path, resolved: "Resolved", finished: "Finished | None") -> list[str]:
+    run = _reference(directory)
+    commands = [f"rllm runs show {run}"]
     if finished is None:
-        commands.append(f"rllm {resolved.config.run.kind} --resume {run_id}")
+        commands.append(f"rllm {resolved.config.run.kind} --resume {run}")
     elif finished.trained is not None:
-        commands.append(f"rllm eval {resolved.benchmarks[0].name} --model {run_id}")
+        model = run if run == directory.name else str(finished.trained.model)
+        commands.append(f"rllm eval {resolved.benchmarks[0].name} --model {model}")
     return commands

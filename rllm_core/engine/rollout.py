@@ -68,6 +68,8 @@ class Rollouts:
             outcome, error = await self._harness(job, session, clock + self.deadline)
         finally:
             record = await asyncio.shield(asyncio.wait_for(session.close(), GRACE))
+        if record.stop is Stop.TIMEOUT and (error is None or error.category == "harness"):
+            error = self._late("its time was up during a model call")
         episode = _episode(job, outcome, error, record)
         episode = evolve(episode, started=started, seconds=time.monotonic() - clock)
         if retry:
@@ -90,13 +92,18 @@ class Rollouts:
         except TimeoutError:
             if time.monotonic() < deadline:  # the agent's own time-out, not ours
                 return Outcome(), _record("harness", traceback.format_exc(limit=-3))
-            message = f"the rollout did not end within {self.deadline:g} s"
-            return Outcome(), _record(RolloutTimeout.category, message)
+            return Outcome(), self._late()
+        except RolloutTimeout as error:
+            return Outcome(), self._late(error.message)
         except RllmError as error:
             return Outcome(), _record(error.category, str(error))
         except Exception as error:  # noqa: BLE001 - the boundary around agents
             message = f"{type(error).__name__}: {error}"
             return Outcome(), _record("harness", message, traceback.format_exc())
+
+    def _late(self, where: str = "") -> ErrorRecord:
+        said = f"the rollout did not end within {self.deadline:g} s (run.deadline)"
+        return _record(RolloutTimeout.category, f"{said}: {where}" if where else said)
 
     async def _scored(self, job: Job, episode: Episode) -> Episode:
         if episode.error is not None:
@@ -160,8 +167,6 @@ def _attributed(error: ErrorRecord | None, record: SessionRecord) -> ErrorRecord
     """
     if error is not None and error.category != "harness":
         return error
-    if record.stop is Stop.TIMEOUT:
-        return _record(RolloutTimeout.category, "the session's deadline passed during a model call")
     if record.stop is not None:
         return None
     if record.errors and (error is not None or not record.steps):
