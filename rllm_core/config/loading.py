@@ -67,9 +67,10 @@ def _read(path: Path) -> str:
         raise ConfigError(f"cannot read the run file {path}: {error}") from None
 
 
-def _siblings(path: Path) -> str | None:
+def _siblings(path: Path) -> str:
     folder = path.parent
-    return nearest(path.name, [p.name for p in folder.glob("*.toml")]) if folder.is_dir() else None
+    names = [p.name for p in folder.glob("*.toml")] if folder.is_dir() else []
+    return nearest(path.name, names) or "`rllm eval|train … --dry-run > FILE` writes one"
 
 
 def _override(each: str | tuple[str, Any] | Override) -> Override:

@@ -34,6 +34,7 @@ def task_set(
         ids=table.ids,
         shuffle=table.shuffle,
         seed=seed,
+        table=".".join(chosen.path),
     )
     for task in tasks:
         harness.check(task)

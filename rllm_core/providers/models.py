@@ -109,7 +109,10 @@ def _directory(name: str) -> Local | None:
     if path.is_dir() and (explicit or (path / "config.json").is_file()):
         return Local(name, path.absolute())
     if explicit:
-        raise ConfigError(f"model '{name}': there is no directory {path.absolute()}")
+        raise ConfigError(
+            f"model '{name}': there is no directory {path.absolute()}",
+            remedy="a directory of a model holds config.json and safetensors files",
+        )
     return None
 
 

@@ -68,7 +68,7 @@ class RunStore(RunReader):
             "plugins": dump(dict(plugins)),
         }
         try:
-            _refuse_occupied(directory)
+            _refuse_begun(directory)
             (directory / CONFIG).write_text(config_toml, encoding="utf-8")
             (directory / "logs").mkdir(mode=0o700, exist_ok=True)
             create_tables(directory / DATABASE, identity)
@@ -216,6 +216,7 @@ class RunStore(RunReader):
 def _take_lock(directory: Path) -> WriterLock:
     """The lock of a directory, which is made where there is none."""
     try:
+        _refuse_foreign(directory)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return WriterLock.take(directory)
     except OSError as error:
@@ -246,8 +247,8 @@ def _insert_batch(connection: sqlite3.Connection, row: BatchRow) -> None:
         raise StoreError(f"step {row.step} has been trained on another batch than the one put now")
 
 
-def _refuse_occupied(directory: Path) -> None:
-    """ConfigError where the directory holds a run or foreign files.
+def _refuse_begun(directory: Path) -> None:
+    """ConfigError where the directory holds a run.
 
     What a run leaves that was killed before it began is no run, and is written over.
     """
@@ -256,6 +257,12 @@ def _refuse_occupied(directory: Path) -> None:
             f"{directory} already holds a run",
             remedy="use --resume to go on with it, or another --run-dir",
         )
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """ConfigError where the directory holds files that are not of a run; nothing is touched."""
+    if (directory / DATABASE).is_file() or not directory.is_dir():
+        return
     ours = {LOCK, CONFIG, "logs", DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"}
     foreign = sorted(path.name for path in directory.iterdir() if path.name not in ours)
     if foreign:

@@ -113,7 +113,9 @@ def test_only_what_failed_is_run_again(run, serve, rllm, tmp_path):
 
 def test_a_run_in_which_most_rollouts_fail_ends_early(rllm, serve, tmp_path, read):
     server = serve([WireReply(status=400, body="no such model")])
-    ended = rllm("eval", "arithmetic", *server.flags, "--concurrency", 4, "--run-dir", tmp_path / "r")
+    ended = rllm(
+        "eval", "arithmetic", *server.flags, "--concurrency", 4, "--run-dir", tmp_path / "r"
+    )
     ended.refused("of 20 rollouts failed", "no such model", "run.max_error_share", code=1)
     reader = read(tmp_path / "r")
     assert reader.info.status == "failed"
