@@ -33,8 +33,8 @@ GRACE = 10.0
 class Rollouts:
     """Runs jobs, each to an Episode; shared by evaluation and training.
 
-    `deadline` and `score_deadline` are seconds a rollout and its scoring may take; `retries`
-    is how often an `InfraError` is tried again. `scoring_roles` are the models that scorers may
+    `deadline` is how many seconds a rollout may take, its scoring included, which by itself may
+    take no more than `score_deadline`; `retries` is how often an `InfraError` is tried again. `scoring_roles` are the models that scorers may
     call (a judge), each with its sampling; an agent's key does not open them.
     """
 
@@ -74,7 +74,7 @@ class Rollouts:
         episode = evolve(episode, started=started, seconds=time.monotonic() - clock)
         if retry:
             episode = evolve(episode, metrics={**episode.metrics, "retries": retry})
-        return await self._scored(job, episode)
+        return await self._scored(job, episode, clock + self.deadline)
 
     async def _harness(
         self, job: Job, session: Session, deadline: float
@@ -105,15 +105,19 @@ class Rollouts:
         said = f"the rollout did not end within {self.deadline:g} s (run.deadline)"
         return _record(RolloutTimeout.category, f"{said}: {where}" if where else said)
 
-    async def _scored(self, job: Job, episode: Episode) -> Episode:
+    async def _scored(self, job: Job, episode: Episode, deadline: float) -> Episode:
         if episode.error is not None:
             return episode
+        left = deadline - time.monotonic()
         try:
-            async with asyncio.timeout(self.score_deadline), self._models(job) as models:
+            limit = min(self.score_deadline, left)
+            async with asyncio.timeout(limit), self._models(job) as models:
                 score = await job.scorer.score(job.task, episode, ScoreContext(models=models))
             return evolve(episode, score=Score.of(score))
         except TimeoutError:
             message, detail = f"scoring took longer than {self.score_deadline:g} s", ""
+            if left < self.score_deadline:
+                message = f"scoring did not end within the {self.deadline:g} s of run.deadline"
         except Exception as error:  # noqa: BLE001 - the boundary around scorers
             message, detail = f"{type(error).__name__}: {error}", traceback.format_exc()
         failed = _record(ScoreError.category, message, detail)

@@ -33,6 +33,10 @@ _NO_DIALECT: Dialect = DIALECTS["chat/completions"]
 """Whose error shape is used where the path names no dialect."""
 
 
+_HUNG_UP = 499
+"""The status that servers use among themselves for a client that closed its connection."""
+
+
 class Gateway:
     """One server for all rollouts of a process.
 
@@ -173,6 +177,8 @@ class Gateway:
             return await self._serve(request, found, rest, dialect)
         except Refusal as refusal:
             return _refused(dialect or _NO_DIALECT, refusal)
+        except AgentGone:  # there is nobody to answer: no error of the server's, nothing to log
+            return web.Response(status=_HUNG_UP)
 
     async def _serve(
         self, request: web.Request, found: re.Match[str] | None, rest: str, dialect: Dialect | None

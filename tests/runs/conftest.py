@@ -88,13 +88,27 @@ def rllm(capfd):
     return call
 
 
+class Process(subprocess.Popen):
+    """A command in a process group of its own."""
+
+    def ended(self, timeout=60):
+        """How it ended; one that outlives its time is a failure."""
+        try:
+            out, err = self.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            out, err = self.communicate()
+            raise AssertionError(f"running after {timeout} s:\n{out}\n{err}") from None
+        return Ended(self.returncode, out, err)
+
+
 @pytest.fixture
 def start():
-    """start(*words, **environ): a command in a process group of its own; killed with the test."""
+    """start(*words, **environ): a command in a process of its own, killed with the test."""
     begun = []
 
     def call(*words, **environ):
-        process = subprocess.Popen(
+        process = Process(
             [sys.executable, "-m", "rllm_core.cli", *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -110,22 +124,6 @@ def start():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-
-
-@pytest.fixture
-def ended():
-    """ended(process, timeout): how it ended; one that outlives its time is a failure."""
-
-    def call(process, timeout=60):
-        try:
-            out, err = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            raise AssertionError(f"running after {timeout} s:\n{out}\n{err}") from None
-        return Ended(process.returncode, out, err)
-
-    return call
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from rllm_core.testing.wire_server import WireReply
+
 EVAL = ("eval", "arithmetic", "benchmark.level=copy1", "--model", "tiny", "--backend", "table")
 TRAIN = ("train", *EVAL[1:])
 
@@ -80,9 +82,7 @@ def test_validation_without_tasks_is_refused_before_training(rllm, home):
     assert not home.exists()
 
 
-def test_a_second_run_in_the_same_directory(rllm, start, ended, serve, tmp_path, read):
-    from rllm_core.testing.wire_server import WireReply
-
+def test_a_second_run_in_the_same_directory(rllm, start, serve, tmp_path, read):
     server = serve([WireReply("1", hang=60)])
     words = ("eval", "arithmetic", *server.flags, "--max", 4, "--run-dir", tmp_path / "run")
     first = start(*words)
@@ -91,7 +91,7 @@ def test_a_second_run_in_the_same_directory(rllm, start, ended, serve, tmp_path,
     rllm(*words).refused(f"process {first.pid}", "--run-dir")
     rllm("eval", "--resume", tmp_path / "run").refused(f"process {first.pid}")
     first.kill()
-    ended(first)
+    first.communicate()
     server._replies = ["1"]
     rllm(*words).refused("already holds a run", "--resume")
     assert rllm("eval", "--resume", tmp_path / "run").code == 0
