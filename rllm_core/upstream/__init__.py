@@ -21,7 +21,10 @@ __all__ = ["Endpoint", "Sampled", "SamplingParams", "TokenPrompt", "Upstream", "
 
 @frozen
 class SamplingParams:
-    """How to sample one completion. None means "the server's or renderer's own"."""
+    """How to sample one completion.
+
+    `stop` is a hint: an upstream that knows text may end there; the gateway cuts in any case.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0

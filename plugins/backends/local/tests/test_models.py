@@ -30,8 +30,12 @@ async def test_a_hub_name_that_cannot_be_had_says_so(monkeypatch):
 async def test_a_directory_must_hold_a_model(tmp_path):
     with pytest.raises(ConfigError, match=r"no config\.json"):
         await find(str(tmp_path), 5)
-    (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(ConfigError, match="PEFT adapter"):
+
+
+async def test_an_adapter_whose_model_is_not_there_says_which(tmp_path):
+    config = '{"base_model_name_or_path": "/nowhere/base"}'
+    (tmp_path / "adapter_config.json").write_text(config)
+    with pytest.raises(ConfigError, match="is for the model '/nowhere/base'"):
         await find(str(tmp_path), 5)
 
 
