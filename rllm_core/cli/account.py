@@ -6,6 +6,7 @@ Errors, truncations and ungraded episodes are named even at zero; whatever else 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rllm_core.cli.typography import Typography, counted, number, tally
 from rllm_core.statistics import Summary
@@ -23,12 +24,17 @@ def count_events(events: Iterable[Event]) -> dict[str, int]:
 
 
 def account_line(
-    summary: Summary, events: Mapping[str, int], text: Typography, *, trained: bool = False
+    summary: Summary,
+    events: Mapping[str, int],
+    text: Typography,
+    *,
+    trained: bool = False,
+    audit: Mapping[str, Any] | None = None,
 ) -> str:
     """`account: 1,920 episodes · 0 errors · 3 truncated · 0 ungraded …` of a whole run.
 
     `events` counts what the run noted by kind. Calls that cannot be trained on matter to a
-    training run alone (`trained`).
+    training run alone (`trained`), which also says what its `audit` found, once it has ended.
     """
     stops = {k: n for k, n in summary.stops.items() if k not in NAMED_ELSEWHERE}
     errors = sum(summary.errors.values())
@@ -40,9 +46,16 @@ def account_line(
         _ungraded(summary, text),
         f"ended early: {tally(stops)}" if stops else "",
         untrainable if trained and summary.untrainable else "",
+        _audited(audit) if audit else "",
         *(f"{n:,} {kind.replace('_', ' ')}" for kind, n in sorted(events.items())),
     ]
     return "account: " + text.join(parts)
+
+
+def _audited(audit: Mapping[str, Any]) -> str:
+    if wrong := int(audit["wrong"]):
+        return f"{counted(wrong, 'offence')} in the audit of {audit['tokens']:,} trained tokens"
+    return "every trained token audited" if audit["tokens"] else "nothing was trained on"
 
 
 def _ungraded(summary: Summary, text: Typography) -> str:

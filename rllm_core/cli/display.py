@@ -138,7 +138,8 @@ class Display(Observer):
         if isinstance(summary := outcome.get("summary"), Summary):
             trained = self._run.get("kind") == "train"
             events = outcome.get("events") or {}
-            self._print(account_line(summary, events, self._text, trained=trained))
+            audit = outcome.get("audit")
+            self._print(account_line(summary, events, self._text, trained=trained, audit=audit))
         if commands := outcome.get("next"):
             self._print("next: " + self._text.join(commands))
 

@@ -142,6 +142,7 @@ def _report_end(prepared: Prepared, observer: "Observer", finished: "Finished | 
         "status": "finished" if finished is not None else reader.info.status,
         "summary": summarize(reader.attempts()),
         "events": count_events(e for e in reader.events() if e.kind != "ended"),
+        "audit": reader.summary().get("audit"),
         "next": _next(directory, prepared.resolved, finished),
     }
     if finished is not None and finished.trained is not None:

@@ -37,6 +37,7 @@ class Report:
     steps: int
     checkpoints: tuple[tuple[int, Path], ...]
     errors: Mapping[str, tuple[int, str]]
+    audit: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, reader: RunReader) -> "Report":
@@ -57,6 +58,7 @@ class Report:
             steps=len(metrics),
             checkpoints=tuple(reader.checkpoints()),
             errors=_errors(everything),
+            audit=reader.summary().get("audit"),
         )
 
     @property

@@ -77,6 +77,38 @@ def show_command(run: str, episode: str | None, episodes: bool, as_json: bool) -
             click.echo(line)
 
 
+@runs.command("audit")
+@click.argument("run")
+@click.option("--token", metavar="EPISODE/STEP/INDEX", help="Tell one token's story instead.")
+@click.option(
+    "--sample",
+    metavar="N",
+    type=click.IntRange(0),
+    default=8,
+    show_default=True,
+    help="Sequences of each kept version to score again; 0: none.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def audit_command(run: str, token: str | None, sample: int, as_json: bool) -> int:
+    """Check where every trained token of a RUN comes from; exit 1 where one is not in order."""
+    from rllm_core.cli.audit import audited, token_story
+    from rllm_core.cli.typography import Typography
+    from rllm_core.store import RunStore, find_run
+
+    text = Typography.of(sys.stdout)
+    with contextlib.closing(RunStore.read(find_run(run))) as reader:
+        if token is not None:
+            code, (data, lines) = 0, token_story(reader, token, text)
+        else:
+            code, (data, lines) = audited(reader, sample, text)
+        if as_json:
+            _echo_json(data)
+            return code
+        for line in lines:
+            click.echo(line)
+        return code
+
+
 Shown = tuple[Any, Iterator[str]]
 """Data for --json, and lines for people."""
 
@@ -181,7 +213,8 @@ def _show(report: "Report", text: "Typography") -> Iterator[str]:
     whole = report.whole
     tokens = f"{whole.prompt_tokens:,} prompt + {whole.completion_tokens:,} completion tokens"
     yield text.join([f"{whole.calls:,} calls", tokens])
-    yield account_line(whole, report.events, text, trained=info.kind == "train")
+    trained = info.kind == "train"
+    yield account_line(whole, report.events, text, trained=trained, audit=report.audit)
     for category, (n, example) in report.errors.items():
         yield f"  {n:,} {text.clean(category)}: {text.clean(example)[:200]}"
     for step, directory in report.checkpoints:

@@ -1,5 +1,7 @@
 """A checked configuration, executed: what `rllm run|eval|train` and the Python calls share."""
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from rllm_core.engine.tasks import task_set
 from rllm_core.harness import Harness
 from rllm_core.resolve import Resolved
 from rllm_core.statistics import Summary
+from rllm_core.store import RunReader
+from rllm_core.training.audit import Audit, audit
 from rllm_core.training.train import Trained, train
 
 __all__ = ["Finished", "execute"]
@@ -22,12 +26,13 @@ __all__ = ["Finished", "execute"]
 
 @frozen
 class Finished:
-    """A run that has ended: where it lies, the summary of each phase, and the training."""
+    """A run that has ended: where it lies, what each phase and the training came to, the audit."""
 
     id: str
     directory: Path
     results: Mapping[str, Summary] = Factory(dict)
     trained: Trained | None = None
+    audit: Audit | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The results as JSON data."""
@@ -38,6 +43,8 @@ class Finished:
             data["model"] = str(self.trained.model)
             if (gain := self.trained.gain) is not None:
                 data["gain"] = {"difference": gain.difference, "se": gain.standard_error}
+        if self.audit is not None:
+            data["audit"] = self.audit.to_json()
         return data
 
     @property
@@ -104,9 +111,17 @@ async def _train(
     assert run.resolved.algorithm is not None, "training needs an algorithm: checked before"
     algorithm: Algorithm = run.resolved.algorithm.make()
     trained = await train(run, algorithm, sets, validation, resume=resume)
-    return _finished(run, trained.validations, trained)
+    await run.store.flush()
+    checked = await asyncio.to_thread(_audit, run.store.directory)
+    return evolve(_finished(run, trained.validations), trained=trained, audit=checked)
 
 
-def _finished(run: Run, results: Mapping[str, Summary], trained: Trained | None = None) -> Finished:
+def _audit(directory: Path) -> Audit:
+    """The structural audit, over a connection of its own: it may take seconds."""
+    with contextlib.closing(RunReader(directory)) as reader:
+        return audit(reader)
+
+
+def _finished(run: Run, results: Mapping[str, Summary]) -> Finished:
     info = run.store.info
-    return Finished(info.id, info.directory, results, trained)
+    return Finished(info.id, info.directory, results)

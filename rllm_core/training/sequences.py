@@ -8,13 +8,13 @@ that holds it**; in every other it is context. A call that cannot be vouched for
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from attrs import field, frozen
 
 from rllm_core.types import Episode, Logprobs, Step, TokenIds, Trajectory
 
-__all__ = ["Sequence", "sequences"]
+__all__ = ["Sequence", "branches", "sequences"]
 
 
 @frozen
@@ -51,14 +51,21 @@ def sequences(episode: Episode) -> list[Sequence]:
     claimed: set[str] = set()
     found = []
     for trajectory in episode.trajectories:
-        for branch, leaf in enumerate(_leaves(trajectory)):
-            path = _path(leaf, by_id)
+        for branch, path in enumerate(branches(trajectory, by_id)):
             own = [s for s in path if _trainable(s, trajectory.name) and s.id not in claimed]
             if own:
                 claimed.update(step.id for step in own)
                 targets = frozenset(step.id for step in own)
                 found.append(_sequence(episode.id, trajectory.name, branch, path, targets))
     return found
+
+
+def branches(trajectory: Trajectory, by_id: Mapping[str, Step]) -> Iterator[list[Step]]:
+    """The trajectory's branches in order, each as its calls from the root on.
+
+    `by_id` holds the episode's calls: a branch may begin with those of another trajectory.
+    """
+    return (_path(leaf, by_id) for leaf in _leaves(trajectory))
 
 
 def _trainable(step: Step, agent: str) -> bool:
@@ -70,7 +77,7 @@ def _leaves(trajectory: Trajectory) -> Iterator[Step]:
     return (step for step in trajectory.steps if step.id not in continued)
 
 
-def _path(leaf: Step, by_id: dict[str, Step]) -> list[Step]:
+def _path(leaf: Step, by_id: Mapping[str, Step]) -> list[Step]:
     path = [leaf]
     while (parent := path[-1].parent) is not None:
         path.append(by_id[parent])
