@@ -22,7 +22,7 @@ def test_recorded_logprobs_are_those_of_the_weights(tmp_path):
     pytest.importorskip("rllm_backend_local")
     done = rllm(
         tmp_path, "train", "arithmetic", "benchmark.level=succ", "models.policy.max_tokens=2",
-        "--model", "tiny", "--steps", "4", "--max", "4", "run.checkpoint_every=2",
+        "--model", "tiny", "--steps", "8", "--max", "10", "run.checkpoint_every=4",
         "--run-dir", str(tmp_path / "run"),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -30,7 +30,7 @@ def test_recorded_logprobs_are_those_of_the_weights(tmp_path):
     told = rllm(tmp_path, "runs", "audit", str(tmp_path / "run"), "--json")
     assert told.returncode == 0, told.stderr
     data = json.loads(told.stdout)
-    assert [each["version"] for each in data["rescored"]] == [0, 2, 4]
+    assert [each["version"] for each in data["rescored"]] == [0, 4, 8]
     assert all(each["largest"] < 1e-4 for each in data["rescored"])
     assert data["tokens"] > 0
     shown = rllm(tmp_path, "runs", "show", str(tmp_path / "run"))
