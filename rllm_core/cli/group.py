@@ -11,6 +11,7 @@ import click
 __all__ = ["COMMANDS", "LazyGroup", "rllm"]
 
 COMMANDS = {
+    "init": ("rllm_core.cli.init:init", "Start a project: an agent, a score, a run file."),
     "run": ("rllm_core.cli.run:run", "Run what a run file describes."),
     "eval": ("rllm_core.cli.evaluate:evaluate", "Evaluate a model or agent on benchmarks."),
     "train": ("rllm_core.cli.train:train", "Train a model on a benchmark."),

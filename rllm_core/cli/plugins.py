@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from rllm_core.cli.new import new
 from rllm_core.plugins import KINDS, Plugins
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def plugins(ctx: click.Context, kind: str | None, check: bool, as_json: bool) ->
             click.echo(line)
     if check and any(each.state != "ok" for each in found):
         ctx.exit(1)
+
+
+plugins.add_command(new)
 
 
 def _listing(found: "list[Status]") -> Iterator[str]:

@@ -117,7 +117,16 @@ class Chooser:
             return None
 
     def _plugin(self, kind: str, path: tuple[str, ...], table: PluginTable) -> Chosen:
-        return self._chosen(kind, path, table, self.plugins.load(kind, table.use))
+        cls = self._class(kind, table.use)
+        return self._chosen(kind, path, table, cls, listed=not is_reference(table.use))
+
+    def _class(self, kind: str, use: str) -> Any:
+        """The installed plugin of this name, or the user's own class."""
+        if is_reference(use):
+            from rllm_core.resolve.own import own_class
+
+            return own_class(kind, use)
+        return self.plugins.load(kind, use)
 
     def _chosen(
         self,
@@ -140,7 +149,7 @@ class Chooser:
             if file is not None:
                 raise problem(path, f"names two files, {use} and {file}", self._at(place))
             use, file = None, use
-        cls = self.plugins.load("benchmark", use) if use is not None else _file_benchmark()
+        cls = self._class("benchmark", use) if use is not None else _file_benchmark()
         name = use or "file"
         options = dict(table.options)
         if file is not None:
@@ -148,7 +157,8 @@ class Chooser:
                 what = f"benchmark '{name}' reads no file"
                 raise problem((*path, "file"), what, self._at((*place, "file")))
             options["file"] = file
-        listing = f"rllm plugins show benchmark/{name}" if use else ""
+        listed = use is not None and not is_reference(use)
+        listing = f"rllm plugins show benchmark/{name}" if listed else ""
         owner = f"benchmark '{name}'" if use else "a benchmark that is a file"
         where = Where(path, owner, listing, self.config.origins, place=place)
         built = build(cls.Options, options, where)

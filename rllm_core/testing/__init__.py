@@ -17,13 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rllm_core.testing.algorithm import AlgorithmConformance
+    from rllm_core.testing.backend_suite import BackendConformance
     from rllm_core.testing.benchmark import BenchmarkConformance
     from rllm_core.testing.harness import HarnessConformance
 
-__all__ = ["AlgorithmConformance", "BenchmarkConformance", "HarnessConformance"]
+__all__ = [
+    "AlgorithmConformance",
+    "BackendConformance",
+    "BenchmarkConformance",
+    "HarnessConformance",
+]
 
 _ROOMS = {
     "AlgorithmConformance": "algorithm",
+    "BackendConformance": "backend_suite",
     "BenchmarkConformance": "benchmark",
     "HarnessConformance": "harness",
 }

@@ -24,6 +24,7 @@ from rllm_core.backend import (
     Outputs,
 )
 from rllm_core.backend.batch import TokenBatch
+from rllm_core.errors import BackendError
 from rllm_core.types import Logprobs
 from rllm_core.upstream import Sampled, SamplingParams, TokenPrompt, Upstream
 
@@ -108,6 +109,7 @@ class TableModel:
         import numpy as np
 
         logprobs_T = np.zeros(batch.tokens, np.float32)
+        gradient = np.zeros_like(self.gradient)
         total = 0.0
         for span, temperature in zip(batch.spans(), batch.temperature_S, strict=True):
             first = batch.ids_T[span][0]
@@ -120,7 +122,10 @@ class TableModel:
                     total += batch.weight_T[at] * term
                     onehot = np.eye(VOCABULARY)[token]
                     change = batch.weight_T[at] * slope / temperature
-                    self.gradient[first] += change * (onehot - np.exp(table))
+                    gradient[first] += change * (onehot - np.exp(table))
+        if not np.isfinite(total):
+            raise BackendError(f"the loss is not finite: {total}")
+        self.gradient += gradient
         return Outputs(logprobs_T, total, {})
 
     def optim_step(self, params: OptimParams) -> Awaitable[Mapping[str, float]]:
@@ -161,7 +166,7 @@ def _ppo(loss: LossSpec, logprob: float, batch: TokenBatch, at: int) -> tuple[fl
 
     clip = loss.policy
     if not isinstance(clip, PPOClip):
-        raise TypeError(f"the table backend honours ppo_clip, not {clip.name}")
+        raise BackendError(f"the table backend honours ppo_clip, not {clip.name}")
     advantage = float(batch.advantage_T[at])
     ratio = float(np.exp(logprob - batch.logprobs_T[at]))
     clipped = min(max(ratio, 1 - clip.low), 1 + clip.high)

@@ -11,7 +11,7 @@ from pathlib import Path
 # not named here lie at the very bottom, and may import each other.
 LAYERS = (
     {"plugins"},
-    {"config"},
+    {"config", "scaffold"},
     {"upstream", "store"},
     {"gateway", "sandbox", "harness", "scoring", "providers"},
     {"benchmark", "algorithms", "backend"},
