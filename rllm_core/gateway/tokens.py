@@ -32,6 +32,7 @@ class _Output:
     logprobs: Logprobs = Factory(lambda: array("f"))
     versions: list[VersionSpan] = Factory(list)
     finish: str | None = None
+    doubt: str | None = None
 
     def add(self, piece: Sampled) -> None:
         start, end = len(self.ids), len(self.ids) + len(piece.ids)
@@ -43,6 +44,7 @@ class _Output:
         elif end > start:
             self.versions.append(VersionSpan(start, end, piece.version))
         self.finish = piece.finish
+        self.doubt = self.doubt or piece.doubt
 
     def cut(self, length: int) -> None:
         """Keep the first `length` tokens: the agent asked to stop there."""
@@ -234,9 +236,9 @@ def _tool_call(name: str | None, arguments: Any) -> dict[str, Any]:
 
 def _doubt(output: _Output) -> str | None:
     """Why the sampler's ids cannot be vouched for, if so."""
-    if len(output.ids) != len(output.logprobs):
+    if output.doubt is None and len(output.ids) != len(output.logprobs):
         return f"the sampler gave {len(output.ids)} ids and {len(output.logprobs)} logprobs"
-    return None
+    return output.doubt
 
 
 def _answer(exchange: Exchange, step: Step, prompt: TokenIds, rendering: Rendering) -> Answer:

@@ -7,6 +7,9 @@ version. The gateway routes calls to it; backends and samplers provide it.
 A `WireUpstream` is any OpenAI-compatible HTTP server, for evaluation, judges and simulated
 users: messages in, messages out. An `Endpoint` is the address of one under which an agent
 reaches its model, through the gateway.
+
+    completions.py   vLLM and SGLang as a token upstream      pool.py   several workers as one
+    faults.py        what may be repeated
 """
 
 from collections.abc import AsyncIterator
@@ -51,13 +54,15 @@ class Sampled:
     """A piece of a completion: one or more tokens, each with its logprob (nats).
 
     `version` is the weight version that sampled them. `finish` is None until the last
-    piece: then "stop" (a stop token, which is the last id) or "length".
+    piece: then "stop" (a stop token, which is the last id) or "length". `doubt` says why the
+    tokens must not train, where their source cannot vouch for them.
     """
 
     ids: TokenIds
     logprobs: Logprobs
     version: int
     finish: str | None = None
+    doubt: str | None = None
 
 
 class Upstream(Protocol):
