@@ -13,6 +13,7 @@ plugins use the same classes. `pytest`, `pytest-asyncio` (in auto mode) and, for
 `aiohttp` must be installed.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,4 +42,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    import pytest
+
+    module = f"{__name__}.{_ROOMS[name]}"
+    if module not in sys.modules:
+        pytest.register_assert_rewrite(module)  # so that a failure shows the values
+    return getattr(importlib.import_module(module), name)

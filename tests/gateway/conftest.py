@@ -1,27 +1,9 @@
-"""A gateway that listens, and clients for its endpoints."""
-
-from collections.abc import AsyncIterator
+"""Clients for the gateway's endpoints; the gateway is that of `rllm_core.testing.fixtures`."""
 
 import pytest
 from openai import AsyncOpenAI
 
-from rllm_core.gateway import Gateway
-from rllm_core.gateway.renderers import ChatMLRenderer
-from rllm_core.testing.tokenizer import AmbiguousTokenizer
 from rllm_core.upstream import Endpoint
-
-
-@pytest.fixture
-async def gateway() -> AsyncIterator[Gateway]:
-    server = Gateway()
-    await server.start()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
-def renderer() -> ChatMLRenderer:
-    return ChatMLRenderer(AmbiguousTokenizer())
 
 
 @pytest.fixture
