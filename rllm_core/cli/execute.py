@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rllm_core.cli.options import Request
 from rllm_core.errors import RllmError
@@ -74,13 +74,16 @@ def _reference(directory: Path) -> str:
 
 def prepare(request: Request, objects: Mapping[str, Any] | None = None) -> Prepared:
     """Load and check; `objects` are functions that a Python caller passed ("harness", "scorer")."""
+    from rllm_core.config import installed_plugins
     from rllm_core.engine.run import Place
     from rllm_core.resolve import check
     from rllm_core.store import find_run
 
     directory = None if request.resume is None else find_run(request.resume)
     config = request.load() if directory is None else _stored(request, directory)
-    resolved = check(config, objects=objects)
+    if request.disable:
+        config = _less(config, request.disable)
+    resolved = check(config, installed_plugins(request.disable), objects=objects)
     if directory is not None:
         return Prepared(resolved, Place(directory, resume=True))
     return Prepared(resolved, Place.of(config.run.directory))
@@ -93,6 +96,12 @@ def _stored(request: Request, directory: Path) -> "RunConfig":
 
     text = (directory / CONFIG).read_text("utf-8")
     return load(text=text, overrides=request.overrides)
+
+
+def _less(config: "RunConfig", names: Sequence[str]) -> "RunConfig":
+    """The configuration with plugins disabled besides those that it disables itself."""
+    disable = tuple(dict.fromkeys((*config.plugins.disable, *names)))
+    return evolve(config, plugins=evolve(config.plugins, disable=disable))
 
 
 async def execute(prepared: Prepared, *, quiet: bool = False) -> "Finished":

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from rllm_core.cli.disabling import available_plugins, plugin_option
+
 __all__ = ["COMMANDS", "LazyGroup", "rllm"]
 
 COMMANDS = {
@@ -36,9 +38,7 @@ class LazyGroup(click.Group):
             found: click.Command = getattr(importlib.import_module(module), attribute)
             return found
         if cmd_name in _plugin_names():
-            from rllm_core.plugins import Plugins
-
-            loaded: click.Command = Plugins.installed().load("command", cmd_name)
+            loaded: click.Command = available_plugins().load("command", cmd_name)
             return loaded
         return None
 
@@ -65,15 +65,11 @@ class LazyGroup(click.Group):
     def _summary(self, name: str) -> str:
         if name in COMMANDS:
             return COMMANDS[name][1]
-        from rllm_core.plugins import Plugins
-
-        return Plugins.installed().index.entries["command", name][0].summary
+        return available_plugins().index.entries["command", name][0].summary
 
 
 def _plugin_names() -> list[str]:
-    from rllm_core.plugins import Plugins
-
-    return Plugins.installed().names("command")
+    return available_plugins().names("command")
 
 
 def _print_version(ctx: click.Context, _: Any, wanted: bool) -> None:
@@ -96,7 +92,8 @@ def _print_version(ctx: click.Context, _: Any, wanted: bool) -> None:
     callback=_print_version,
     help="Print versions and exit.",
 )
-def rllm() -> None:
+@plugin_option
+def rllm(disable: tuple[str, ...]) -> None:  # noqa: ARG001 - commands read it off the context
     """Evaluate and train any language agent with reinforcement learning.
 
     rllm eval gsm8k --model openai/gpt-5-mini

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from attrs import frozen
 
+from rllm_core.cli.disabling import disabled_names, plugin_option
+
 if TYPE_CHECKING:
     from rllm_core.config import Override, RunConfig
 
@@ -69,7 +71,8 @@ class Request:
     """What was asked for on the command line.
 
     `resume` names a run (id, name or directory) to go on with; `dry_run` prints the resolved
-    file and stops; `json` prints data instead of prose.
+    file and stops; `json` prints data instead of prose; `disable` holds the NAMEs of
+    `-p no:NAME`.
     """
 
     overrides: "tuple[Override, ...]"
@@ -77,6 +80,7 @@ class Request:
     resume: str | None = None
     dry_run: bool = False
     json: bool = False
+    disable: tuple[str, ...] = ()
 
     def load(self) -> "RunConfig":
         """The configuration: the file, the environment, then what was typed."""
@@ -120,6 +124,7 @@ def _option(flag: Flag) -> Callable[[Any], Any]:
 
 def _control(command: Any) -> Any:
     for decorate in (
+        plugin_option,
         click.option("--json", "as_json", is_flag=True, help="Print data instead of prose."),
         click.option("--dry-run", is_flag=True, help="Print the resolved run file and stop."),
         click.option("--resume", metavar="RUN", help="Go on with a run; nothing is repeated."),
@@ -137,12 +142,13 @@ def _request(
 ) -> Request:
     """Take the shared options out of what click parsed."""
     resume, dry_run, as_json = (given.pop(key) for key in ("resume", "dry_run", "as_json"))
+    disable = disabled_names(given.pop("disable"))
     typed = [(flag, given.pop(_key(flag))) for flag in flags]
     names = [word for word in words if not _is_override(word)]
     settings = [word for word in words if _is_override(word)]
     overrides = (*_named(kind, names), *_flags(typed), *_settings(settings))
     file = _file(names, resume) if kind is None else None
-    return Request(overrides, file, resume, dry_run, as_json)
+    return Request(overrides, file, resume, dry_run, as_json, disable)
 
 
 def _is_override(word: str) -> bool:

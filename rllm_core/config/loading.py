@@ -13,6 +13,7 @@ from rllm_core.config.schema import (
     BenchmarkTable,
     Kind,
     ModelTable,
+    PluginsTable,
     PluginTable,
     RunConfig,
     RunSettings,
@@ -105,6 +106,8 @@ class _Reader:
             backend=self._optional("backend", self._plugin, always=run.kind == "train"),
             algorithm=self._optional("algorithm", self._plugin, always=run.kind == "train"),
             trackers=self._several("trackers", self._plugin),
+            plugins=self._table(("plugins",), self.tree.get("plugins", {}), PluginsTable)
+            or PluginsTable(),
             origins=self.origins,
         )
         self.problems += self._without_effect(run.kind)

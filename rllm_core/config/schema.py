@@ -14,7 +14,15 @@ from attrs import Factory, field, frozen
 
 from rllm_core.plugins.origin import Origin, Origins
 
-__all__ = ["BenchmarkTable", "Kind", "ModelTable", "PluginTable", "RunConfig", "RunSettings"]
+__all__ = [
+    "BenchmarkTable",
+    "Kind",
+    "ModelTable",
+    "PluginTable",
+    "PluginsTable",
+    "RunConfig",
+    "RunSettings",
+]
 
 Kind = Literal["eval", "train"]
 
@@ -149,6 +157,15 @@ class ModelTable:
 
 
 @frozen
+class PluginsTable:
+    """The table `[plugins]`: which of the installed plugins may be used."""
+
+    disable: tuple[str, ...] = setting(
+        (), "plugins that must not be used: kind/name, a name, or a package"
+    )
+
+
+@frozen
 class RunConfig:
     """A whole run, as the user asked for it."""
 
@@ -162,6 +179,7 @@ class RunConfig:
     backend: PluginTable | None = None
     algorithm: PluginTable | None = None
     trackers: tuple[PluginTable, ...] = ()
+    plugins: PluginsTable = PluginsTable()
     origins: Origins = field(factory=Origins, eq=False, repr=False, kw_only=True)
 
     @property

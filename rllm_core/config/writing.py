@@ -38,6 +38,8 @@ def to_data(config: RunConfig) -> dict[str, Any]:
             tables[section] = _plugin(table)
     if config.trackers:
         tables["trackers"] = [_plugin(each) for each in config.trackers]
+    if config.plugins.disable:
+        tables["plugins"] = _set(config.plugins)
     return tables
 
 

@@ -8,14 +8,15 @@ imports everything, stops at the first broken plugin and lets equal names replac
     options = build_options(cls, {"max_turns": 5})    # typed, unknown keys refused
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from rllm_core.errors import ConfigError
 from rllm_core.plugins.index import GROUPS, KINDS, Entry, Index, installed_index, normalize
 from rllm_core.plugins.origin import Origin, Origins
+from rllm_core.plugins.selection import Rule, Selection
 
 if TYPE_CHECKING:
     from rllm_core.plugins.events import Events
@@ -27,6 +28,8 @@ __all__ = [
     "Origin",
     "Origins",
     "Plugins",
+    "Rule",
+    "Selection",
     "build_options",
 ]
 
@@ -44,29 +47,54 @@ class Plugins:
 
     index: Index = field(repr=False)
     _loaded: dict[tuple[str, str, str], Any] = field(factory=dict, repr=False)
+    selection: Selection = Selection()
 
     @classmethod
     def installed(cls) -> "Plugins":
-        """Everything on `sys.path`; the index is read once a process."""
-        return cls(installed_index())
+        """Everything on `sys.path` that RLLM_PLUGINS allows; the index is read once a process."""
+        return cls(installed_index(), selection=Selection.of_environment())
+
+    def without(self, rules: Iterable[Rule]) -> "Plugins":
+        """The same plugins with some disabled; ConfigError for a rule that cannot hold."""
+        rules = tuple(rules)
+        if not rules:
+            return self
+        fewer = evolve(self, selection=self.selection.without(rules))
+        fewer.selection.check(self.index)
+        return fewer
 
     def names(self, kind: str) -> list[str]:
-        """The installed names of a kind, sorted."""
-        return self.index.names(kind)
+        """The names of a kind that may be used, sorted."""
+        return [name for name in self.index.names(kind) if self._offering(kind, name)]
 
     def entries(self, kind: str | None = None) -> list[Entry]:
-        """Every installed entry (of one kind), by kind and name."""
+        """Every installed entry (of one kind), by kind and name; disabled ones too."""
         return [entry for entry in self.index.all() if kind in (None, entry.kind)]
 
     def entry(self, kind: str, name: str) -> Entry:
         """The one entry of this name; `package/name` picks one of several."""
         package, _, bare = name.rpartition("/")
-        found = self.index.entries.get((kind, normalize(bare)), ())
+        installed = self.index.entries.get((kind, normalize(bare)), ())
         if package:
-            found = tuple(e for e in found if normalize(e.package) == normalize(package))
+            installed = tuple(e for e in installed if normalize(e.package) == normalize(package))
+        found = [e for e in installed if self.why_disabled(e) is None]
         if len(found) == 1:
             return found[0]
-        raise self._ambiguous(kind, bare, found) if found else self._unknown(kind, name)
+        if found:
+            raise self._ambiguous(kind, bare, found)
+        raise self._disabled(installed[0]) if installed else self._unknown(kind, name)
+
+    def rivals(self, entry: Entry) -> list[Entry]:
+        """The other entries, not disabled, that offer the same name."""
+        return [e for e in self._offering(entry.kind, entry.name) if e is not entry]
+
+    def why_disabled(self, entry: Entry) -> str | None:
+        """Who disabled an entry, in words; None where nobody did."""
+        return self.selection.why_disabled(entry)
+
+    def _offering(self, kind: str, name: str) -> list[Entry]:
+        offered = self.index.entries.get((kind, name), ())
+        return [e for e in offered if self.why_disabled(e) is None]
 
     def load(self, kind: str, name: str) -> Any:
         """The class of this name; ConfigError says what is unknown, ambiguous or broken."""
@@ -92,6 +120,12 @@ class Plugins:
         owners = " and ".join(f"{e.package} {e.version}" for e in found)
         picks = " or ".join(f"'{e.package}/{name}'" for e in found)
         return ConfigError(f"{kind} '{name}' is offered by {owners}", remedy=f"say which: {picks}")
+
+    def _disabled(self, entry: Entry) -> ConfigError:
+        return ConfigError(
+            f"{entry.kind} '{entry.name}' is disabled ({self.why_disabled(entry)})",
+            remedy="take that back to use it, or name another one",
+        )
 
     def _unknown(self, kind: str, name: str) -> ConfigError:
         from rllm_core.plugins.options import nearest

@@ -2,10 +2,9 @@
 
 The folders `NAME-VERSION.dist-info` (and `.egg-info`) on `sys.path` are read directly, which
 costs half of what importlib.metadata does, and one by one, so that broken metadata hides
-nobody else. A
-distribution that is found twice (stale metadata beside an editable install) counts once:
-the one that Python would import comes first. Two distributions that offer the same name
-both stay in the index, and the name alone becomes ambiguous.
+nobody else. A distribution that is found twice (stale metadata beside an editable install)
+counts once: the one that Python would import comes first. Two distributions that offer the same
+name both stay in the index, and the name alone becomes ambiguous.
 """
 
 import functools
@@ -18,7 +17,17 @@ from types import MappingProxyType
 
 from attrs import field, frozen
 
-__all__ = ["GROUPS", "KINDS", "BadDistribution", "Entry", "Index", "installed_index", "normalize"]
+__all__ = [
+    "GROUPS",
+    "KINDS",
+    "BadDistribution",
+    "Entry",
+    "Index",
+    "distributions",
+    "installed_index",
+    "metadata_of",
+    "normalize",
+]
 
 GROUPS: Mapping[str, str] = MappingProxyType(
     {
@@ -74,20 +83,27 @@ class Entry:
 
 
 def _header(info: Path, key: str) -> str | None:
-    """A header of the distribution's METADATA (PKG-INFO in an egg-info)."""
-    return _headers(str(info)).get(key)
+    return next(iter(metadata_of(info).get(key, ())), None)
+
+
+def metadata_of(info: Path) -> Mapping[str, tuple[str, ...]]:
+    """The headers of a distribution's METADATA (PKG-INFO in an egg-info), read once."""
+    return _headers(str(info))
 
 
 @functools.lru_cache(maxsize=1024)
-def _headers(info: str) -> Mapping[str, str]:
+def _headers(info: str) -> Mapping[str, tuple[str, ...]]:
     file = Path(info) / ("METADATA" if info.endswith(".dist-info") else "PKG-INFO")
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    lines = text.partition("\n\n")[0].splitlines()
-    pairs = (line.partition(": ") for line in lines if not line.startswith((" ", "\t")))
-    return {key: value.strip() for key, _, value in pairs}
+    found: dict[str, tuple[str, ...]] = {}
+    for line in text.partition("\n\n")[0].splitlines():
+        key, colon, value = line.partition(": ")
+        if colon and not line.startswith((" ", "\t")):
+            found[key] = (*found.get(key, ()), value.strip())
+    return found
 
 
 @frozen
@@ -111,7 +127,7 @@ class Index:
         entries: dict[tuple[str, str], tuple[Entry, ...]] = {}
         bad: list[BadDistribution] = []
         seen: set[str] = set()
-        for info in _distributions(sys.path if path is None else path):
+        for info in distributions(sys.path if path is None else path):
             name = normalize(info.name.rpartition(".")[0].partition("-")[0])
             if name in seen:
                 continue
@@ -136,7 +152,8 @@ class Index:
         return [entry for key in order for entry in self.entries[key]]
 
 
-def _distributions(path: Iterable[str]) -> Iterator[Path]:
+def distributions(path: Iterable[str]) -> Iterator[Path]:
+    """The metadata folders on a `sys.path`, in the order in which Python would find them."""
     for folder in path:
         try:
             names = sorted(os.listdir(folder or "."))  # noqa: PTH208 - half the time of iterdir

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from rllm_core.config import installed_plugins, rules_of
 from rllm_core.config.schema import ModelTable, PluginTable, RunConfig
 from rllm_core.errors import ConfigError
 from rllm_core.plugins import Plugins
@@ -34,7 +35,7 @@ def check(
     Harness class as "harness", an evaluator function as "scorer". Keys are looked up in
     `environ` (default: the process's), only to see that they are there.
     """
-    plugins = plugins or Plugins.installed()
+    plugins = (plugins or installed_plugins()).without(rules_of(config))
     chooser = Chooser(config, plugins, objects or {})
     run = _choose(config, chooser, environ)
     raise_all(chooser.problems)
@@ -144,7 +145,14 @@ def _how_to_name(kind: str, role: str) -> str:
 def _construct(run: Resolved) -> None:
     """Make one of each part whose making is cheap, so that its own checks speak now."""
     problems: list[ConfigError] = []
-    parts = (*run.benchmarks, run.validation, run.harness, run.backend, run.algorithm)
+    parts = (
+        *run.benchmarks,
+        run.validation,
+        run.harness,
+        run.backend,
+        run.algorithm,
+        *run.trackers,
+    )
     for part in parts:
         try:
             if part is not None:
