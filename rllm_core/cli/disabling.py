@@ -1,7 +1,7 @@
 """`-p no:NAME`, as pytest has it: before the command for all of them, or among its options.
 
-    rllm -p no:acme-evals plugins
-    rllm eval gsm8k --model tiny -p no:tracker/wandb
+rllm -p no:acme-evals plugins
+rllm eval gsm8k --model tiny -p no:tracker/wandb
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,8 @@ __all__ = ["available_plugins", "disabled_names", "plugin_option"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _names(_: click.Context, __: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
+def _names(_ctx: click.Context, _option: click.Parameter, values: Iterable[str]) -> tuple[str, ...]:
+    values = tuple(values)
     for value in values:
         word, _, name = value.partition(":")
         if word != "no" or not name.strip():
@@ -40,7 +41,7 @@ def plugin_option(command: F) -> F:
 
 def disabled_names(given: Iterable[str] = ()) -> tuple[str, ...]:
     """What is disabled here: what this command was given, and those around it."""
-    context = click.get_current_context(silent=True)
+    context: click.Context | None = click.get_current_context(silent=True)
     names = list(given)
     while context is not None:
         names = [*(context.params.get("disable") or ()), *names]

@@ -93,7 +93,7 @@ def _print_version(ctx: click.Context, _: Any, wanted: bool) -> None:
     help="Print versions and exit.",
 )
 @plugin_option
-def rllm(disable: tuple[str, ...]) -> None:  # noqa: ARG001 - commands read it off the context
+def rllm(disable: tuple[str, ...]) -> None:
     """Evaluate and train any language agent with reinforcement learning.
 
     rllm eval gsm8k --model openai/gpt-5-mini

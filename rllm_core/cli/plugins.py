@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from rllm_core.cli.disabling import available_plugins, plugin_option
 from rllm_core.cli.new import new
-from rllm_core.plugins import KINDS, Plugins
+from rllm_core.plugins import KINDS
 
 if TYPE_CHECKING:
     from rllm_core.plugins.describe import Description, Status
@@ -20,8 +21,15 @@ __all__ = ["plugins"]
 @click.option("--kind", type=click.Choice(KINDS), help="Only plugins of this kind.")
 @click.option("--check", is_flag=True, help="Import every plugin; fail if one is broken.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a plugin.")
+@plugin_option
 @click.pass_context
-def plugins(ctx: click.Context, kind: str | None, check: bool, as_json: bool) -> None:
+def plugins(
+    ctx: click.Context,
+    kind: str | None,
+    check: bool,
+    as_json: bool,
+    disable: tuple[str, ...],  # noqa: ARG001 - read off the context, as subcommands do
+) -> None:
     """List the installed plugins; `show kind/name` explains one.
 
     Without --check nothing is imported: a plugin whose package can be found counts as ok.
@@ -30,13 +38,13 @@ def plugins(ctx: click.Context, kind: str | None, check: bool, as_json: bool) ->
         return
     from rllm_core.plugins.describe import survey
 
-    found = survey(Plugins.installed(), kind, check=check)
+    found = survey(available_plugins(), kind, check=check)
     if as_json:
         click.echo(json.dumps([attrs.asdict(each) for each in found], indent=2))
     else:
         for line in _listing(found):
             click.echo(line)
-    if check and any(each.state != "ok" for each in found):
+    if check and any(each.state not in ("ok", "disabled") for each in found):
         ctx.exit(1)
 
 
@@ -63,7 +71,7 @@ def show(name: str, as_json: bool) -> None:
     """Explain one plugin: summary, options, capabilities, package, source."""
     from rllm_core.plugins.describe import describe_plugin
 
-    found = describe_plugin(Plugins.installed(), name)
+    found = describe_plugin(available_plugins(), name)
     if as_json:
         click.echo(json.dumps(attrs.asdict(found), indent=2))
         return

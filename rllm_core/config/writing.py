@@ -21,9 +21,8 @@ def to_data(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain data, in the shape of the run file."""
     tables: dict[str, Any] = {"run": _run(config)}
     if config.benchmark:
-        tables["benchmark"] = [_tasks(each) for each in config.benchmark]
-    if len(config.benchmark) == 1:
-        tables["benchmark"] = tables["benchmark"][0]
+        several = [_tasks(each) for each in config.benchmark]
+        tables["benchmark"] = several if len(several) > 1 else several[0]
     if config.validation is not None:
         tables["validation"] = _tasks(config.validation)
     for section in ("harness", "scorer", "sandbox"):

@@ -47,7 +47,7 @@ class Plugins:
 
     index: Index = field(repr=False)
     _loaded: dict[tuple[str, str, str], Any] = field(factory=dict, repr=False)
-    selection: Selection = Selection()
+    selection: Selection = field(factory=Selection)
 
     @classmethod
     def installed(cls) -> "Plugins":

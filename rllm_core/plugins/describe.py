@@ -73,9 +73,12 @@ def survey(plugins: "Plugins", kind: str | None = None, *, check: bool = False) 
 
 
 def _status(plugins: "Plugins", entry: Entry, check: bool) -> Status:
-    rivals = plugins.index.entries[entry.kind, entry.name]
-    if len(rivals) > 1:
-        others = " and ".join(e.package for e in rivals if e is not entry)
+    disabled = plugins.why_disabled(entry)
+    if disabled is not None:
+        return Status(entry.kind, entry.name, entry.package, entry.version, "disabled", disabled)
+    rivals = plugins.rivals(entry)
+    if rivals:
+        others = " and ".join(e.package for e in rivals)
         reason = f"{others} offers it too; say {entry.package}/{entry.name}"
         state, why = ("ambiguous", reason)
     else:

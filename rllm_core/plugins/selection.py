@@ -66,7 +66,7 @@ class Selection:
         return cls(allow=tuple(Rule(name, ALLOW_VARIABLE) for name in names))
 
     def without(self, rules: Iterable[Rule]) -> "Selection":
-        """This selection with more disabled."""
+        """The same selection with more disabled."""
         return evolve(self, disable=(*self.disable, *rules))
 
     def why_disabled(self, entry: Entry) -> str | None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -68,6 +69,37 @@ def test_the_check_names_each_that_is_broken(site) -> None:
     }
     assert "sys.exit(0)" in found["exits"]["reason"]
     assert "rllm_harnes" in found["misspelt"]["reason"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-p", "no:acme-raises", "plugins"),
+        ("plugins", "-p", "no:harness/raises"),
+    ],
+)
+def test_what_is_disabled_is_listed_as_such(site, arguments: tuple[str, ...]) -> None:
+    lines = {line.split()[1]: line for line in run(site, *arguments).stdout.splitlines()}
+    assert f"disabled: -p {arguments[arguments.index('-p') + 1]}" in lines["raises"]
+    assert lines["loud"].endswith("ok")
+
+
+def test_a_disabled_plugin_cannot_be_named(site) -> None:
+    base = ("eval", "arithmetic", "--model", "openai/m", "--harness", "loud", "--dry-run")
+    for arguments in ((*base, "-p", "no:loud"), ("-p", "no:loud", *base)):
+        done = run(site, *arguments)
+        assert done.returncode == 2
+        assert "harness 'loud' is disabled (-p no:loud)" in done.stderr
+    for word, said in (("no:react", "cannot be disabled"), ("loud", "no:NAME")):
+        done = run(site, *base, "-p", word)
+        assert (done.returncode, said in done.stderr) == (2, True)
+
+
+def test_what_is_disabled_stands_in_the_resolved_file(site) -> None:
+    done = run(site, "eval", "arithmetic", "--base-url", "http://localhost:1/v1", "--model", "m",
+               "-p", "no:loud", "plugins.disable=['x']", "--dry-run")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert tomllib.loads(done.stdout)["plugins"] == {"disable": ["x", "loud"]}
 
 
 def test_show(site) -> None:

@@ -72,6 +72,7 @@ def test_nothing_heavy_is_imported(bare, code: str, most: int) -> None:
 def test_help_imports_no_command(bare) -> None:
     found = modules(MAIN.format(arguments=["--help"]))
     assert {m for m in found if m.startswith("rllm_core.cli.")} == {
+        "rllm_core.cli.disabling",
         "rllm_core.cli.frame",
         "rllm_core.cli.group",
         "rllm_core.cli.shadow",

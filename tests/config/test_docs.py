@@ -6,7 +6,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rllm_core.config import BenchmarkTable, ModelTable, RunSettings, load
+from rllm_core.config import BenchmarkTable, ModelTable, PluginsTable, RunSettings, load
 from rllm_core.plugins.shapes import describe
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -26,7 +26,7 @@ def table(cls: type) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("cls", [RunSettings, BenchmarkTable, ModelTable])
+@pytest.mark.parametrize("cls", [RunSettings, BenchmarkTable, ModelTable, PluginsTable])
 def test_the_tables_are_those_of_the_schema(cls: type) -> None:
     assert table(cls) in DOCS.read_text(encoding="utf-8"), f"write this:\n{table(cls)}"
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from rllm_core.config import (
     BenchmarkTable,
     ModelTable,
+    PluginsTable,
     PluginTable,
     RunConfig,
     RunSettings,
@@ -78,6 +79,7 @@ def configs(draw) -> RunConfig:
         backend=draw(plugins) if train else draw(st.none() | plugins),
         algorithm=draw(plugins) if train else None,
         trackers=tuple(draw(st.lists(plugins, max_size=2))),
+        plugins=PluginsTable(tuple(draw(st.lists(st.text(), max_size=2)))),
     )
 
 
