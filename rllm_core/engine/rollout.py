@@ -34,8 +34,9 @@ class Rollouts:
     """Runs jobs, each to an Episode; shared by evaluation and training.
 
     `deadline` is how many seconds a rollout may take, its scoring included, which by itself may
-    take no more than `score_deadline`; `retries` is how often an `InfraError` is tried again. `scoring_roles` are the models that scorers may
-    call (a judge), each with its sampling; an agent's key does not open them.
+    take no more than `score_deadline`; `retries` is how often an `InfraError` is tried again.
+    `scoring_roles` are the models that scorers may call (a judge), each with its sampling; an
+    agent's key does not open them.
     """
 
     gateway: Gateway = field(repr=False)

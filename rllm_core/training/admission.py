@@ -4,7 +4,8 @@ Groups are numbered in the order of the curriculum. With G groups a step and a b
 `max_staleness` versions between the weights that sampled a group and the weights that it
 trains:
 
-- group k is admitted while k < (step + 1 + max_staleness) · G;
+- group k is admitted while k < (step + 1 + max_staleness) · G, and k < steps · G: none is
+  sampled that could not train;
 - a step takes the G oldest finished groups;
 - it waits where that would leave a group behind that can then not be trained in time: of
   those left, in order, the i-th trains i // G steps after the next one at the earliest.
@@ -19,9 +20,10 @@ __all__ = ["Admission"]
 
 @define
 class Admission:
-    """The state of the rule; `step` counts optimizer steps that are done."""
+    """The state of the rule; `step` counts optimizer steps that are done, of `steps`."""
 
     groups_per_step: int
+    steps: int
     max_staleness: int = 0
     step: int = 0
     next_group: int = 0
@@ -31,7 +33,8 @@ class Admission:
 
     def admit(self) -> list[int]:
         """The groups that may start now; they count as admitted at the current step."""
-        limit = (self.step + 1 + self.max_staleness) * self.groups_per_step
+        ahead = min(self.step + 1 + self.max_staleness, self.steps)
+        limit = ahead * self.groups_per_step
         fresh = [k for k in range(self.next_group, limit) if k not in self.trained]
         self.next_group = max(self.next_group, limit)
         self.admitted_at.update(dict.fromkeys(fresh, self.step))

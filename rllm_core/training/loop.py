@@ -65,7 +65,8 @@ class Loop:
     _episodes: dict[int, list[Episode]] = field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self.admission = Admission(self.settings.groups_per_step, self.settings.max_staleness)
+        s = self.settings
+        self.admission = Admission(s.groups_per_step, s.steps, s.max_staleness)
 
     async def run(self) -> str:
         """Train to the end; returns why it ended, in words."""

@@ -9,7 +9,7 @@ from rllm_core.training.admission import Admission
 @given(st.integers(1, 4), st.integers(0, 3), st.randoms(use_true_random=False))
 @settings(max_examples=300)
 def test_no_group_is_trained_beyond_the_bound_and_none_is_lost(size, bound, random):
-    rule, running, trained, sampled_at = Admission(size, bound), set(), [], {}
+    rule, running, trained, sampled_at = Admission(size, 12, bound), set(), [], {}
     while rule.step < 12:
         for group in rule.admit():
             running.add(group)
@@ -26,11 +26,13 @@ def test_no_group_is_trained_beyond_the_bound_and_none_is_lost(size, bound, rand
         trained += due
         rule.train(due)
     assert len(set(trained)) == len(trained) == 12 * size
-    assert max(trained) < (12 + bound) * size
+    assert max(trained) < 12 * size
+    assert not running
+    assert rule.admit() == []
 
 
 def test_staleness_zero_trains_the_groups_in_order():
-    rule = Admission(2)
+    rule = Admission(2, 5)
     for step in range(5):
         assert rule.admit() == [2 * step, 2 * step + 1]
         assert rule.admit() == []
@@ -41,6 +43,6 @@ def test_staleness_zero_trains_the_groups_in_order():
 
 
 def test_groups_that_an_earlier_process_trained_are_not_admitted_again():
-    rule = Admission(2, max_staleness=1, step=1)
+    rule = Admission(2, 9, max_staleness=1, step=1)
     rule.skip({0, 3})
     assert rule.admit() == [1, 2, 4, 5]
