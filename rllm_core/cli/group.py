@@ -19,6 +19,7 @@ COMMANDS = {
     "train": ("rllm_core.cli.train:train", "Train a model on a benchmark."),
     "runs": ("rllm_core.cli.runs:runs", "List, show and compare runs."),
     "model": ("rllm_core.cli.model:model", "Set up providers and choose the default model."),
+    "gateway": ("rllm_core.cli.gateway:gateway", "Run the gateway alone, for other trainers."),
     "plugins": ("rllm_core.cli.plugins:plugins", "List, check and explain installed plugins."),
 }
 """Command → (`module:attribute`, summary)."""

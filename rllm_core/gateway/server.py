@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -14,6 +15,7 @@ from rllm_core.errors import ConfigError, RllmError
 from rllm_core.gateway.calls import Answer, Refusal
 from rllm_core.gateway.dialects import DIALECTS, Dialect
 from rllm_core.gateway.exchange import Exchange
+from rllm_core.gateway.listening import Listening
 from rllm_core.gateway.renderers.protocol import Renderer
 from rllm_core.gateway.rendering import Rendering
 from rllm_core.gateway.reply import AgentGone, Reply
@@ -42,6 +44,8 @@ class Gateway:
 
     `port` 0 takes a free one. `keepalive` is how many seconds a streamed call may sample before
     the first sign of life is written (and between such signs). `max_body` is in bytes.
+    `unix_socket` and `public_url` are explained at `Listening`. `extensions` add further paths to
+    the server when it starts.
     """
 
     def __init__(
@@ -49,11 +53,14 @@ class Gateway:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        unix_socket: Path | None = None,
+        public_url: str | None = None,
         keepalive: float = 10.0,
         max_body: int = 64 << 20,
     ) -> None:
-        self.host = host
+        self.listening = Listening(host, port, unix_socket, public_url)
         self.port = port
+        self.extensions: list[Callable[[web.Application], None]] = []
         self.keepalive = keepalive
         self.max_body = max_body
         self._routes: dict[str, Route] = {}
@@ -64,27 +71,33 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """Where the gateway listens, once started."""
-        return f"http://{self.host}:{self.port}"
+        """Where agents reach the gateway, once started."""
+        return self.listening.url(self.port)
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """The open sessions."""
+        return tuple(self._sessions.values())
+
+    def find(self, session_id: str) -> Session | None:
+        """The open session of this id."""
+        return self._sessions.get(session_id)
 
     async def start(self) -> None:
         """Listen. ConfigError where the address cannot be had."""
         app = web.Application(client_max_size=self.max_body)
+        for extend in self.extensions:
+            extend(app)
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=1
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self.host, self.port, backlog=1024)
         try:
-            await site.start()
-        except OSError as error:
+            self.port = await self.listening.start(self._runner)
+        except ConfigError:
             await self._runner.cleanup()
-            raise ConfigError(
-                f"the gateway cannot listen on {self.host}:{self.port}: {error.strerror}",
-                remedy="choose another port, or 0 for a free one",
-            ) from error
-        self.port = self._runner.addresses[0][1]
+            raise
 
     async def close(self) -> None:
         """Close every session and stop listening."""
@@ -93,6 +106,7 @@ class Gateway:
         await self._wire.close()
         if self._runner is not None:
             await self._runner.cleanup()
+            self.listening.clean()
 
     def route(
         self,

@@ -207,6 +207,10 @@ class Session:
             if not self._tasks:
                 self._idle.set()
 
+    def record(self) -> SessionRecord:
+        """What the session holds so far."""
+        return SessionRecord(self.tree.steps(), self.stop, tuple(self.errors), dict(+self.counts))
+
     async def close(self) -> SessionRecord:
         """End the rollout: cut calls in flight, refuse later ones, and hand over the record.
 
@@ -220,6 +224,6 @@ class Session:
             await asyncio.wait_for(self._idle.wait(), _CUT_SECONDS)
         except TimeoutError:  # an upstream that ignores its cancellation
             self.counts["calls that did not end when they were cut"] += len(self._tasks)
-        record = SessionRecord(self.tree.steps(), self.stop, tuple(self.errors), dict(+self.counts))
+        record = self.record()
         self.tree = TokenTree()
         return record
