@@ -6,8 +6,9 @@ again, so a run killed at any instant goes on where it was.
 """
 
 import asyncio
+import itertools
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -74,12 +75,12 @@ class Loop:
             await self._publish()
             await self._validate_if_due()
             while self.admission.step < self.settings.steps:
-                await self._step()
                 if self.idle >= self.settings.idle_steps:
                     return (
                         f"the last {self.idle} steps had no group whose rewards differ: "
                         "there was nothing left to learn from"
                     )
+                await self._step()
             return f"all {self.settings.steps} steps are done"
         finally:
             await settle(self._running.values())
@@ -93,9 +94,11 @@ class Loop:
             await self.loaded.model.load(directory)
         rows = list(self.store.batches())
         self._sort_stored({k for row in rows for k in row.groups})
+        reported = {step for step, _ in self.store.metrics()}
         for row in rows:
             if row.step >= start:
-                await self._replay(row)
+                await self._replay(row, reported=row.step in reported)
+        self.idle = _idle(rows)
         self.admission.step = len(rows)
         self.admission.skip({k for row in rows for k in row.groups})
 
@@ -105,9 +108,13 @@ class Loop:
             if group not in trained and episode.error is None:
                 self.groups.stored.setdefault(group, {})[episode.attempt] = episode
 
-    async def _replay(self, row: BatchRow) -> None:
+    async def _replay(self, row: BatchRow, *, reported: bool) -> None:
+        """Take a recorded step; a run killed within the step has not told its metrics yet."""
         episodes = {k: list(self.store.episodes(PHASE, k)) for k in row.groups}
-        await self._train(replay(row, episodes, self.algorithm), OptimParams(**row.optim))
+        update = replay(row, episodes, self.algorithm)
+        trained = await self._train(update.batch, OptimParams(**row.optim))
+        if not reported:
+            self._report(row.step, episodes, update, trained)
 
     async def _step(self) -> None:
         started = time.monotonic()
@@ -211,3 +218,9 @@ class Loop:
             await self.validate("after")
         elif every and step % every == 0:
             await self.validate(f"step{step}")
+
+
+def _idle(rows: Sequence[BatchRow]) -> int:
+    """How many of the last steps had no credit to give."""
+    idle = itertools.takewhile(lambda row: not any(row.credits), reversed(rows))
+    return sum(1 for _ in idle)

@@ -16,7 +16,7 @@ from rllm_core.engine.run import Run
 from rllm_core.errors import ConfigError, RllmError
 from rllm_core.statistics import Estimate, Summary, summarize
 from rllm_core.training.curriculum import Curriculum
-from rllm_core.training.groups import GroupRunner
+from rllm_core.training.groups import PHASE, GroupRunner
 from rllm_core.training.loop import Loop, LoopSettings
 
 __all__ = ["Gain", "NoGain", "Trained", "train"]
@@ -97,8 +97,9 @@ async def train(
     )
     if resume:
         await loop.restore()
-        if "before" in run.store.phases():
-            validations["before"] = summarize(run.store.attempts("before"))
+        for phase in run.store.phases():
+            if phase not in (PHASE, "after"):
+                validations[phase] = summarize(run.store.attempts(phase))
     ended = await loop.run()
     if "after" not in validations:
         await _validate(run, validation, "after", validations)

@@ -1,8 +1,7 @@
 """One optimizer step as a value: what is trained on, with which credit, and its record.
 
 The record (`BatchRow`) is written before the step is taken, so that a killed run can take
-the same step again without sampling. `replay` makes the same batch from the record and the
-stored episodes, and is also how `plan` makes it from fresh groups.
+the same step again without sampling: `plan` and `replay` make their batch in one way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,13 +52,20 @@ def plan(
         loss={"name": algorithm.loss.policy.name, **asdict(algorithm.loss)},
         optim=asdict(optim),
     )
-    return Update(replay(row, episodes, algorithm), row, tuple(grouped))
+    return Update(_batch(row, episodes, algorithm), row, tuple(grouped))
 
 
 def replay(
     row: BatchRow, episodes: Mapping[int, Sequence[Episode]], algorithm: Algorithm
+) -> Update:
+    """The step that a row records, from the stored episodes of its groups."""
+    grouped = tuple(g for members in episodes.values() for g in algorithm.group(members))
+    return Update(_batch(row, episodes, algorithm), row, grouped)
+
+
+def _batch(
+    row: BatchRow, episodes: Mapping[int, Sequence[Episode]], algorithm: Algorithm
 ) -> TokenBatch:
-    """The batch that a row records."""
     names = [tuple(name.rsplit("/", 1)) for name in row.sequences]
     credit = {(e, t): Credit(e, t, a) for (e, t), a in zip(names, row.credits, strict=True)}
     numbers = {e.id: group for group, members in episodes.items() for e in members}
