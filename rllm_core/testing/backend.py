@@ -186,11 +186,12 @@ class TableBackend(Backend):
         delay: float = field(default=0.0, metadata={"doc": "seconds that a sample takes"})
 
     async def model(self, role: str, spec: ModelSpec) -> LoadedModel:
-        """A new table of zeros, rendered character by character."""
+        """A table of zeros, or one that was exported, rendered character by character."""
         from rllm_core.gateway.renderers import CharRenderer
 
         if role != "policy":
             raise ValueError(f"the table backend has no role {role!r}")
-        return LoadedModel(
-            TableModel(spec, self.options.delay), CharRenderer(), WINDOW, learning_rate=4.0
-        )
+        model = TableModel(spec, self.options.delay)
+        if Path(spec.name).is_dir():  # noqa: ASYNC240 - a kilobyte, in a test
+            await model.load(Path(spec.name))
+        return LoadedModel(model, CharRenderer(), WINDOW, learning_rate=4.0)
