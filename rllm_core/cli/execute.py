@@ -13,7 +13,6 @@ from rllm_core.cli.options import Request
 from rllm_core.errors import RllmError
 
 if TYPE_CHECKING:
-    from rllm_core.config import RunConfig
     from rllm_core.engine.observer import Observer
     from rllm_core.engine.run import Place
     from rllm_core.resolve import Resolved
@@ -74,28 +73,24 @@ def _reference(directory: Path) -> str:
 
 def prepare(request: Request, objects: Mapping[str, Any] | None = None) -> Prepared:
     """Load and check; `objects` are functions that a Python caller passed ("harness", "scorer")."""
+    from rllm_core.cli.resume import refuse_changes, stored_config
     from rllm_core.config import installed_plugins
     from rllm_core.engine.run import Place
     from rllm_core.resolve import check
     from rllm_core.store import find_run
 
     directory = None if request.resume is None else find_run(request.resume)
-    config = request.load() if directory is None else _stored(request, directory)
+    if directory is None:
+        config = request.load()
+    else:
+        config = stored_config(directory, request.overrides)
     if request.disable:
         config = _less(config, request.disable)
     resolved = check(config, installed_plugins(request.disable), objects=objects)
-    if directory is not None:
-        return Prepared(resolved, Place(directory, resume=True))
-    return Prepared(resolved, Place.of(config.run.directory))
-
-
-def _stored(request: Request, directory: Path) -> "RunConfig":
-    """The configuration of the run that goes on, with what was typed on top of it."""
-    from rllm_core.config import load
-    from rllm_core.store.reader import CONFIG
-
-    text = (directory / CONFIG).read_text("utf-8")
-    return load(text=text, overrides=request.overrides)
+    if directory is None:
+        return Prepared(resolved, Place.of(config.run.directory))
+    refuse_changes(directory, resolved.config)
+    return Prepared(resolved, Place(directory, resume=True))
 
 
 def _less(config: "RunConfig", names: Sequence[str]) -> "RunConfig":

@@ -156,6 +156,7 @@ def _open_store(resolved: Resolved, place: Place) -> RunStore:
     config = resolved.config
     if place.resume:
         store = RunStore.resume(place.directory)
+        store.set_config(to_toml(config))
         store.add_event("resumed", "the run goes on", {"time": time.time()})
         return store
     return RunStore.create(

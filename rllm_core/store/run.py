@@ -139,6 +139,15 @@ class RunStore(RunReader):
             raise ValueError(f"a run's status is one of {', '.join(STATUSES)}, not {status!r}")
         self._set_meta("status", status)
 
+    def set_config(self, config_toml: str) -> None:
+        """Keep the configuration that the run goes on with; StoreError on a full disk."""
+        path, fresh = self.directory / CONFIG, self.directory / f"{CONFIG}.new"
+        try:
+            fresh.write_text(config_toml, encoding="utf-8")
+            fresh.replace(path)
+        except OSError as error:
+            raise explain(error, path) from error
+
     def set_summary(self, summary: Mapping[str, Any]) -> None:
         """Keep the run's own summary: a JSON document."""
         self._set_meta("summary", dump(summary))

@@ -127,6 +127,43 @@ def test_what_is_typed_with_resume_counts(rllm, server, tmp_path):
     assert code == 0, err
     assert "3 of 6 episodes were finished before" in out
     assert len(server.requests) == 6
+    code, out, err = rllm("eval", "--resume", tmp_path / "run")
+    assert code == 0, err
+    assert "6 of 6 episodes were finished before" in out
+
+
+def test_the_same_command_goes_on_with_resume(rllm, server, tmp_path):
+    words = ("arithmetic", "benchmark.level=copy1", "--base-url", server.base_url, "--model", "m")
+    same = ("eval", *words, "--max", 3, "--run-dir", tmp_path / "run")
+    assert rllm(*same)[0] == 0
+    code, out, err = rllm(*same, "--resume", tmp_path / "run")
+    assert code == 0, err
+    assert "3 of 3 episodes were finished before" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("eval", "--model", "n"), "models.policy.name: a run that goes on keeps it: 'm', not 'n'"),
+        (("eval", "arithmetic"), "benchmark.level: a run that goes on keeps it: 'copy1', not"),
+        (("eval", "benchmark.level=succ"), "benchmark.level"),
+        (("eval", "--harness", "json:loads"), "json:loads"),
+        (("eval", "--scorer", "exact"), "scorer.use"),
+        (("eval", "--temperature", "0.5"), "models.policy.temperature"),
+        (("eval", "--seed", "1"), "run.seed"),
+        (("eval", "--run-dir", "elsewhere"), "run.directory"),
+        (("train",), "is of kind 'eval', not 'train'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_decides_results_cannot_change_in_mid_run(rllm, server, tmp_path, words, told):
+    given = ("--base-url", server.base_url, "--model", "m", "--run-dir", tmp_path / "run")
+    assert rllm("eval", "arithmetic", "benchmark.level=copy1", "--max", 3, *given)[0] == 0
+    code, _, err = rllm(*words, "--resume", tmp_path / "run")
+    assert code == 2
+    assert told in err
+    assert err.count("error: ") == 1
+    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("words", [("--max", "3"), ("--max", "3", "--json")])

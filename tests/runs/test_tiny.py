@@ -12,6 +12,7 @@ import pytest
 from attrs import define
 
 from rllm_core.cli.frame import run_command
+from rllm_core.errors import ConfigError
 from rllm_core.store import RunStore
 from rllm_core.training.sequences import sequences
 from rllm_core.training.update import replay
@@ -19,6 +20,8 @@ from rllm_core.upstream import TokenPrompt
 
 pytest.importorskip("rllm_backend_local", reason="rllm-backend-local is not installed")
 pytest.importorskip("rllm_benchmark_arithmetic", reason="rllm-benchmark-arithmetic is missing")
+
+pytestmark = pytest.mark.timeout(400)
 
 STEPS, GROUPS, SIZE = 63, 8, 8
 WORDS = (
@@ -144,12 +147,22 @@ async def rescored(upstream, episode):
     return max(abs(a - b) for a, b in pairs)
 
 
+def steps_begun(directory):
+    try:
+        reader = RunStore.read(directory)
+    except ConfigError:  # it has not begun
+        return 0
+    steps = sum(1 for _ in reader.batches())
+    reader.close()
+    return steps
+
+
 def test_killed_half_way_and_resumed_it_is_the_same_run_to_the_bit(whole, start, rllm, read, home):
     """The run of 14 steps is compared with the first 14 of the longer one."""
     steps, directory = 14, home / "runs" / "cut"
     process = start(*WORDS, "--steps", steps, "--run-dir", directory)
-    give_up = time.monotonic() + 100
-    while not (directory / "run.db").exists() or len(list(read(directory).batches())) < 10:
+    give_up = time.monotonic() + 200
+    while steps_begun(directory) < 10:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < give_up
         time.sleep(0.02)
