@@ -13,6 +13,7 @@ from rllm_core.cli.options import Request
 from rllm_core.errors import RllmError
 
 if TYPE_CHECKING:
+    from rllm_core.config import RunConfig
     from rllm_core.engine.observer import Observer
     from rllm_core.engine.run import Place
     from rllm_core.resolve import Resolved
@@ -80,10 +81,7 @@ def prepare(request: Request, objects: Mapping[str, Any] | None = None) -> Prepa
     from rllm_core.store import find_run
 
     directory = None if request.resume is None else find_run(request.resume)
-    if directory is None:
-        config = request.load()
-    else:
-        config = stored_config(directory, request.overrides)
+    config = request.load() if directory is None else stored_config(directory, request.overrides)
     if request.disable:
         config = _less(config, request.disable)
     resolved = check(config, installed_plugins(request.disable), objects=objects)
