@@ -21,6 +21,8 @@ COMMANDS = {
     "model": ("rllm_core.cli.model:model", "Set up providers and choose the default model."),
     "gateway": ("rllm_core.cli.gateway:gateway", "Run the gateway alone, for other trainers."),
     "plugins": ("rllm_core.cli.plugins:plugins", "List, check and explain installed plugins."),
+    "install": ("rllm_core.cli.install:install", "Install plugins into this environment."),
+    "uninstall": ("rllm_core.cli.install:uninstall", "Remove plugins from this environment."),
 }
 """Command → (`module:attribute`, summary)."""
 

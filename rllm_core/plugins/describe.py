@@ -1,10 +1,5 @@
-"""What there is to say about an installed plugin: its state, and what its class declares.
+"""What there is to say about one installed plugin: what its class and its package declare."""
 
-`survey` looks without importing; `survey(check=True)` loads every plugin in its boundary.
-`describe_plugin` loads one and reads its options and capabilities.
-"""
-
-import importlib.util
 import inspect
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -15,7 +10,7 @@ import attrs
 from attrs import frozen
 
 from rllm_core.errors import ConfigError
-from rllm_core.plugins.index import KINDS, Entry, normalize
+from rllm_core.plugins.index import KINDS, Entry, metadata_of, normalize
 from rllm_core.plugins.kinds import has_options
 from rllm_core.plugins.options import nearest
 from rllm_core.plugins.shapes import describe
@@ -23,19 +18,14 @@ from rllm_core.plugins.shapes import describe
 if TYPE_CHECKING:
     from rllm_core.plugins import Plugins
 
-__all__ = ["Description", "OptionDescription", "Status", "describe_plugin", "survey"]
-
-
-@frozen
-class Status:
-    """One line of `rllm plugins`. `state` is ok, broken or ambiguous; `reason` says more."""
-
-    kind: str
-    name: str
-    package: str
-    version: str
-    state: str = "ok"
-    reason: str = ""
+__all__ = [
+    "Description",
+    "OptionDescription",
+    "describe_plugin",
+    "find_entry",
+    "options_of",
+    "readme_of",
+]
 
 
 @frozen
@@ -51,7 +41,11 @@ class OptionDescription:
 
 @frozen
 class Description:
-    """One plugin: `rllm plugins show`."""
+    """One plugin: `rllm plugins show`.
+
+    `documentation` is the address that its package gives, and `readme` whether the package
+    carries a long description (`readme_of`).
+    """
 
     kind: str
     name: str
@@ -62,49 +56,14 @@ class Description:
     source: str
     options: tuple[OptionDescription, ...] = ()
     capabilities: Mapping[str, Any] = attrs.Factory(dict)
-
-
-def survey(plugins: "Plugins", kind: str | None = None, *, check: bool = False) -> list[Status]:
-    """The state of every installed plugin, and of distributions that cannot be read."""
-    found = [_status(plugins, entry, check) for entry in plugins.entries(kind)]
-    if kind is None:
-        found += [Status("?", "?", b.place, "?", "broken", b.reason) for b in plugins.index.bad]
-    return found
-
-
-def _status(plugins: "Plugins", entry: Entry, check: bool) -> Status:
-    disabled = plugins.why_disabled(entry)
-    if disabled is not None:
-        return Status(entry.kind, entry.name, entry.package, entry.version, "disabled", disabled)
-    rivals = plugins.rivals(entry)
-    if rivals:
-        others = " and ".join(e.package for e in rivals)
-        reason = f"{others} offers it too; say {entry.package}/{entry.name}"
-        state, why = ("ambiguous", reason)
-    else:
-        state, why = _absence(entry)
-    if check and state != "broken":
-        try:
-            plugins.load(entry.kind, f"{entry.package}/{entry.name}")
-        except ConfigError as error:
-            state, why = "broken", f"{error.message}   {error.remedy or ''}".strip()
-    return Status(entry.kind, entry.name, entry.package, entry.version, state, why)
-
-
-def _absence(entry: Entry) -> tuple[str, str]:
-    """Whether the entry's package can be found at all; nothing of it is imported."""
-    top = entry.value.partition(":")[0].partition(".")[0].strip()
-    try:
-        if importlib.util.find_spec(top) is not None:
-            return "ok", ""
-    except (ImportError, ValueError):
-        pass
-    return "broken", f"its module {entry.value} is not there: pip install -U {entry.package}"
+    documentation: str = ""
+    requires: tuple[str, ...] = ()
+    readme: bool = False
 
 
 def describe_plugin(plugins: "Plugins", reference: str) -> Description:
     """What `kind/name`, or a name alone where one kind has it, is; ConfigError if broken."""
-    entry = _find(plugins, reference)
+    entry = find_entry(plugins, reference)
     cls = plugins.load(entry.kind, f"{entry.package}/{entry.name}")
     return Description(
         kind=entry.kind,
@@ -114,12 +73,42 @@ def describe_plugin(plugins: "Plugins", reference: str) -> Description:
         summary=entry.summary,
         doc=inspect.cleandoc(_doc(cls)),
         source=_source(cls),
-        options=tuple(_options(cls)) if has_options(entry.kind) else (),
+        options=tuple(options_of(cls)) if has_options(entry.kind) else (),
         capabilities=_capabilities(cls),
+        documentation=_documentation(entry),
+        requires=metadata_of(entry.info).get("Requires-Dist", ()),
+        readme=bool(_long_description(entry)),
     )
 
 
-def _find(plugins: "Plugins", reference: str) -> Entry:
+def readme_of(plugins: "Plugins", reference: str) -> str:
+    """The package's own description, usually its README; nothing is imported."""
+    entry = find_entry(plugins, reference)
+    text = _long_description(entry)
+    if not text:
+        raise ConfigError(f"{entry.package} {entry.version} carries no description")
+    return text
+
+
+def _long_description(entry: Entry) -> str:
+    try:
+        text = (entry.info / "METADATA").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return text.partition("\n\n")[2].strip()
+
+
+def _documentation(entry: Entry) -> str:
+    """The address of the documentation, else of the project, that the metadata gives."""
+    headers = metadata_of(entry.info)
+    links = dict(each.split(", ", 1) for each in headers.get("Project-URL", ()) if ", " in each)
+    by_label = {label.lower(): url for label, url in links.items()}
+    home = headers.get("Home-page", ("",))[0]
+    return by_label.get("documentation") or by_label.get("homepage") or home
+
+
+def find_entry(plugins: "Plugins", reference: str) -> Entry:
+    """The entry of `kind/name`, or of a name that only one plugin has."""
     kind, _, name = reference.partition("/")
     if name and kind in KINDS:
         return plugins.entry(kind, name)
@@ -151,7 +140,8 @@ def _source(cls: Any) -> str:
         return ""
 
 
-def _options(cls: Any) -> Iterator[OptionDescription]:
+def options_of(cls: Any) -> Iterator[OptionDescription]:
+    """The options of a class, in their order."""
     attrs.resolve_types(cls.Options)
     for a in attrs.fields(cls.Options):
         if a.init:

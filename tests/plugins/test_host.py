@@ -6,8 +6,9 @@ import pytest
 
 from rllm_core.errors import ConfigError
 from rllm_core.plugins import Plugins
-from rllm_core.plugins.describe import describe_plugin, survey
+from rllm_core.plugins.describe import describe_plugin, readme_of
 from rllm_core.plugins.index import Index
+from rllm_core.plugins.survey import survey
 
 from .conftest import GOOD
 
@@ -174,3 +175,27 @@ def test_a_description_tells_options_and_capabilities(site) -> None:
     )
     assert told.capabilities["tools"] is True
     assert told.source.endswith("acme_good.py")
+
+
+def test_a_description_tells_where_more_is_said(site) -> None:
+    site.add(
+        "acme-good",
+        metadata="""Metadata-Version: 2.1
+Name: acme-good
+Version: 1.0
+Project-URL: Source, https://example.org/source
+Project-URL: Documentation, https://example.org/docs
+Requires-Dist: attrs>=1
+
+# Good
+
+It answers.
+""",
+    )
+    told = describe_plugin(host(site), "good")
+    assert told.documentation == "https://example.org/docs"
+    assert (told.requires, told.readme) == (("attrs>=1",), True)
+    assert readme_of(host(site), "harness/good") == "# Good\n\nIt answers."
+    site.add("acme-mute", name="mute")
+    with pytest.raises(ConfigError, match="acme-mute 1.0 carries no description"):
+        readme_of(host(site), "mute")

@@ -5,7 +5,7 @@ import pytest
 from rllm_core.config import RunConfig, installed_plugins, load, rules_of, to_toml
 from rllm_core.errors import ConfigError
 from rllm_core.plugins import Plugins, Rule
-from rllm_core.plugins.describe import survey
+from rllm_core.plugins.survey import survey
 from rllm_core.resolve import check
 
 from .conftest import GOOD
