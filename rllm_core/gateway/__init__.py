@@ -4,7 +4,8 @@ Agents need a base URL and a key. `Gateway.open` makes a session for one rollout
 is handed to an agent; the agent's calls are answered by the upstream that their role is routed
 to; `Session.close` hands over every call as a `Step`, with ids, logprobs, parent and provenance.
 
-    server.py      the HTTP server: paths, keys, what happens when a call fails
+    server.py      the HTTP server: what happens to a call, and when it fails
+    address.py     what a request's path, query and headers ask for;  counting.py token counts
     session.py     one rollout: key, limits, record
     routing.py     roles: hold, drain, route, release
     calls.py       a call in no particular wire format; exchange.py a call being answered;

@@ -15,7 +15,8 @@ class Call:
     """One request, parsed. Messages and tools are in Chat Completions form.
 
     `asked` holds the sampling parameters that the agent named; `body` the whole request in Chat
-    Completions form, for servers that speak it themselves.
+    Completions form, for servers that speak it themselves. `show_reasoning` says whether the reply
+    may show what was thought; `ignored` names fields of the request that had no effect.
     """
 
     body: Mapping[str, Any]
@@ -29,11 +30,17 @@ class Call:
     tool_choice: Any = None
     want_logprobs: bool = False
     want_ids: bool = False
+    show_reasoning: bool = True
+    ignored: tuple[str, ...] = ()
 
 
 @frozen
 class Answer:
-    """One reply, as every dialect can show it. `texts` are the sampled tokens' texts."""
+    """One reply, as every dialect can show it.
+
+    `texts` are the sampled tokens' texts; `stopped_by` is the stop string that ended the reply,
+    where that is known.
+    """
 
     id: str
     model: str
@@ -45,6 +52,7 @@ class Answer:
     output_ids: TokenIds | None = None
     logprobs: Logprobs | None = None
     texts: tuple[str, ...] = ()
+    stopped_by: str | None = None
 
 
 @frozen
@@ -62,7 +70,8 @@ class Refusal(Exception):  # noqa: N818 - an answer, given to the agent in its d
     """A call that gets an error for an answer.
 
     `code` is the API's short name for it, where there is one. `stop` is the typed stop that it
-    means for the session. `final` asks the client's library not to repeat the call.
+    means for the session. `final` asks the client's library not to repeat the call. A prompt that
+    is too long says its `length` and the `window` in tokens, where they are known.
     """
 
     def __init__(
@@ -73,6 +82,8 @@ class Refusal(Exception):  # noqa: N818 - an answer, given to the agent in its d
         code: str | None = None,
         stop: Stop | None = None,
         final: bool = True,
+        length: int | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -80,3 +91,5 @@ class Refusal(Exception):  # noqa: N818 - an answer, given to the agent in its d
         self.code = code
         self.stop = stop
         self.final = final
+        self.length = length
+        self.window = window

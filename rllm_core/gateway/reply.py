@@ -9,7 +9,7 @@ from aiohttp import web
 
 from rllm_core.gateway.calls import Answer, Delta, Refusal
 from rllm_core.gateway.dialects import Dialect
-from rllm_core.gateway.dialects.chat import deltas_of
+from rllm_core.gateway.dialects.outgoing import deltas_of
 from rllm_core.gateway.exchange import Exchange
 
 __all__ = ["AgentGone", "Reply"]
@@ -71,7 +71,8 @@ class Reply:
         async with self._writing:
             try:
                 if self._stream is None:
-                    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+                    kind = self._dialect.media_type
+                    headers = {"Content-Type": kind, "Cache-Control": "no-cache"}
                     stream = web.StreamResponse(headers=headers)
                     await stream.prepare(self._request)
                     self._stream = stream
@@ -81,9 +82,11 @@ class Reply:
 
     async def delta(self, delta: Delta) -> None:
         """Send a piece of the reply at once."""
-        head = b"" if self.sent else self._form.start()
+        data = b"" if self.sent else self._form.start(None)
         self.sent = True
-        await self._write(head + self._form.delta(delta))
+        data += self._form.delta(delta)
+        if data:
+            await self._write(data)
 
     async def finish(self, answer: Answer) -> web.StreamResponse:
         """Send the answer, or what of it has not been streamed; AgentGone if it is lost."""
@@ -92,7 +95,8 @@ class Reply:
             return await self._whole(body, 200)
         data = b""
         if not self.sent:
-            data = self._form.start() + b"".join(map(self._form.delta, deltas_of(answer.message)))
+            data = self._form.start(answer.usage)
+            data += b"".join(map(self._form.delta, deltas_of(answer.message)))
         await self._write(data + self._form.finish(answer))
         return await self._end()
 

@@ -37,6 +37,11 @@ class Route:
         return self._upstream
 
     @property
+    def window(self) -> int | None:
+        """The context window in tokens, where it is known."""
+        return None if isinstance(self.upstream, WireUpstream) else self.upstream.context_window
+
+    @property
     def rendering(self) -> Rendering:
         """The renderer of a token upstream."""
         if self._rendering is None:

@@ -4,16 +4,17 @@ import asyncio
 import json
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
+from typing import Any, TypeVar
 
 from aiohttp import web
 
 from rllm_core.errors import ConfigError, RllmError
-from rllm_core.gateway.calls import Answer, Refusal
-from rllm_core.gateway.dialects import DIALECTS, Dialect
+from rllm_core.gateway.address import Address, models_body
+from rllm_core.gateway.calls import Answer, Call, Refusal
+from rllm_core.gateway.counting import count_prompt
+from rllm_core.gateway.dialects import Dialect, Target
 from rllm_core.gateway.exchange import Exchange
 from rllm_core.gateway.listening import Listening
 from rllm_core.gateway.renderers.protocol import Renderer
@@ -29,10 +30,7 @@ from rllm_core.upstream import Upstream, WireUpstream
 
 __all__ = ["Gateway"]
 
-_PATH = re.compile(r"/sessions/(?P<session>[^/]+)(?:/as/(?P<agent>[^/]+))?(?:/(?P<rest>.*))?")
-_VERSION = re.compile(r"^(?:api/)?v1(?:beta)?(?:/|$)")
-_NO_DIALECT: Dialect = DIALECTS["chat/completions"]
-"""Whose error shape is used where the path names no dialect."""
+T = TypeVar("T")
 
 
 _HUNG_UP = 499
@@ -182,52 +180,68 @@ class Gateway:
         return self._routes[role]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        found = _PATH.fullmatch(request.rel_url.raw_path)
-        rest = _VERSION.sub("", (found["rest"] or "") if found else request.path.lstrip("/"))
-        if request.method == "HEAD" or (rest == "" and request.method == "GET"):
+        address = Address.of(request)
+        if request.method == "HEAD" or (address.rest == "" and request.method == "GET"):
             return web.json_response({"status": "ok"})
-        dialect = DIALECTS.get(rest)
         try:
-            return await self._serve(request, found, rest, dialect)
+            return await self._serve(request, address)
         except Refusal as refusal:
-            return _refused(dialect or _NO_DIALECT, refusal)
+            return _refused(address.errors, refusal)
         except AgentGone:  # there is nobody to answer: no error of the server's, nothing to log
             return web.Response(status=_HUNG_UP)
 
-    async def _serve(
-        self, request: web.Request, found: re.Match[str] | None, rest: str, dialect: Dialect | None
-    ) -> web.StreamResponse:
-        if found is None:
+    async def _serve(self, request: web.Request, address: Address) -> web.StreamResponse:
+        if address.session is None:
             raise Refusal(404, f"no such path: {request.path}; calls go to /sessions/ID/v1/…")
-        session = self._session(found["session"], request)
+        session = self._session(address.session, address.key)
         if request.method == "GET":
-            return _models(session, rest)
-        if dialect is None or request.method != "POST":
-            raise Refusal(404, f"this gateway does not serve {request.method} /{rest}")
-        return await self._call(request, session, unquote(found["agent"] or "policy"), dialect)
+            return self._models(session, address)
+        if address.target is None or request.method != "POST":
+            raise Refusal(404, f"this gateway does not serve {request.method} /{address.rest}")
+        return await self._call(request, session, address.agent, address.target)
 
-    def _session(self, session_id: str, request: web.Request) -> Session:
+    def _session(self, session_id: str, key: str) -> Session:
         session = self._sessions.get(session_id)
         if session is None:
             raise Refusal(400, f"session {session_id} is unknown or closed: its rollout has ended")
-        if _key(request) != session.key:
+        if key != session.key:
             raise Refusal(401, f"the API key does not open session {session_id}")
         return session
 
+    def _models(self, session: Session, address: Address) -> web.Response:
+        """The model list, or one model: a session's models are its roles."""
+        kind, _, name = address.rest.partition("/")
+        if kind != "models":
+            raise Refusal(404, f"this gateway does not serve GET /{address.rest}")
+        windows = {role: self._routes[role].window for role in session.roles}
+        body = models_body(address.errors, windows, name)
+        if body is None:
+            known = ", ".join(session.roles)
+            raise Refusal(404, f"no model {name!r}; this session has: {known}")
+        return web.json_response(body)
+
     async def _call(
-        self, request: web.Request, session: Session, agent: str, dialect: Dialect
+        self, request: web.Request, session: Session, agent: str, target: Target
     ) -> web.StreamResponse:
-        call = dialect.parse(await self._body(request))
-        call_id = session.admit()
+        dialect = target.dialect
+        call = await self._parsed(request, dialect)
+        call_id = "" if target.counted else session.admit()
         role = session.role_of(call.model)
         if role != call.model and call.model in self._routes:
             raise Refusal(403, f"this session's key does not open the role {call.model!r}")
         exchange = Exchange(call_id, session, self._routes[role], agent, call)
-        reply = Reply(request, dialect, exchange, self.keepalive)
+        if target.counted:
+            tokens = await self._bounded(session, count_prompt(exchange))
+            return web.json_response(target.counted(tokens))
+        session.counts.update(f"calls whose {field} was ignored" for field in call.ignored)
+        return await self._reply(exchange, Reply(request, dialect, exchange, self.keepalive))
+
+    async def _reply(self, exchange: Exchange, reply: Reply) -> web.StreamResponse:
+        session = exchange.session
         node: Node | None = None
         try:
             async with reply.alive():
-                answer, node = await self._answer(exchange, reply)
+                answer, node = await self._bounded(session, self._answer(exchange, reply))
             return await reply.finish(answer)
         except Refusal as refusal:
             return await reply.refuse(refusal)
@@ -239,15 +253,17 @@ class Gateway:
             raise
 
     async def _answer(self, exchange: Exchange, reply: Reply) -> tuple[Answer, Node]:
+        if isinstance(exchange.route.upstream, WireUpstream):
+            return await self._wire.answer(exchange, reply)
+        return await answer_with_tokens(exchange)
+
+    async def _bounded(self, session: Session, work: Coroutine[Any, Any, T]) -> T:
         """The boundary: whatever an upstream does wrong becomes a record and a refusal."""
-        session = exchange.session
         limit = asyncio.timeout_at(_when(session.limits.deadline))
         try:
             with session.running():
                 async with limit:
-                    if isinstance(exchange.route.upstream, WireUpstream):
-                        return await self._wire.answer(exchange, reply)
-                    return await answer_with_tokens(exchange)
+                    return await work
         except (Refusal, AgentGone):
             raise
         except Exception as error:  # the boundary
@@ -258,6 +274,13 @@ class Gateway:
             message = str(error) or type(error).__name__
             session.errors.append(ErrorRecord(category, message, traceback.format_exc()))
             raise Refusal(502, message) from error
+
+    async def _parsed(self, request: web.Request, dialect: Dialect) -> Call:
+        body = await self._body(request)
+        try:
+            return dialect.parse(body)
+        except RecursionError:
+            raise Refusal(400, "the request is nested too deeply") from None
 
     async def _body(self, request: web.Request) -> Any:
         try:
@@ -270,34 +293,6 @@ class Gateway:
 
 def _when(deadline: float) -> float | None:
     return None if deadline == float("inf") else deadline
-
-
-def _key(request: web.Request) -> str:
-    """The key, wherever the dialect's clients put it."""
-    headers = request.headers
-    bearer = headers.get("Authorization", "").removeprefix("Bearer ")
-    return (
-        bearer
-        or headers.get("x-api-key", "")
-        or headers.get("x-goog-api-key", "")
-        or request.query.get("key", "")
-    )
-
-
-def _models(session: Session, rest: str) -> web.Response:
-    """The model list, or one model: a session's models are its roles."""
-    kind, _, name = rest.partition("/")
-    if kind != "models":
-        raise Refusal(404, f"this gateway does not serve GET /{rest}")
-    entries = [
-        {"id": role, "object": "model", "created": 0, "owned_by": "rllm"} for role in session.roles
-    ]
-    if not name:
-        return web.json_response({"object": "list", "data": entries})
-    for entry in entries:
-        if entry["id"] == name:
-            return web.json_response(entry)
-    raise Refusal(404, f"no model {name!r}; this session has: {', '.join(session.roles)}")
 
 
 def _refused(dialect: Dialect, refusal: Refusal) -> web.Response:

@@ -148,11 +148,20 @@ class Session:
         self.stop = stop
         return Refusal(400, why, code=str(stop), stop=stop)
 
-    def overflow(self, why: str) -> Refusal:
+    def overflow(
+        self, why: str, *, length: int | None = None, window: int | None = None
+    ) -> Refusal:
         """The refusal of a prompt that does not fit the context window: a typed stop."""
         self.counts["calls over the context window"] += 1
         self.stop = Stop.CONTEXT_OVERFLOW
-        return Refusal(400, why, code="context_length_exceeded", stop=Stop.CONTEXT_OVERFLOW)
+        return Refusal(
+            400,
+            why,
+            code="context_length_exceeded",
+            stop=Stop.CONTEXT_OVERFLOW,
+            length=length,
+            window=window,
+        )
 
     def complain(self, sentence: str) -> None:
         """Record an upstream's error that the agent is told of as its own."""

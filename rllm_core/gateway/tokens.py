@@ -21,7 +21,7 @@ from rllm_core.gateway.tree import Node, Place
 from rllm_core.types import Logprobs, Step, TokenIds, Usage, VersionSpan
 from rllm_core.upstream import Sampled, SamplingParams, TokenPrompt, WireUpstream
 
-__all__ = ["answer_with_tokens"]
+__all__ = ["answer_with_tokens", "prompt_of"]
 
 
 @define
@@ -33,6 +33,7 @@ class _Output:
     versions: list[VersionSpan] = Factory(list)
     finish: str | None = None
     doubt: str | None = None
+    stopped_by: str | None = None
 
     def add(self, piece: Sampled) -> None:
         start, end = len(self.ids), len(self.ids) + len(piece.ids)
@@ -64,7 +65,9 @@ async def answer_with_tokens(exchange: Exchange) -> tuple[Answer, Node]:
     _refuse_unable(call)
     _count_ignored(session, call)
     rendering = exchange.route.rendering
-    place, context = await _prompt(exchange, rendering)
+    place, context, reason = await prompt_of(exchange, rendering)
+    if reason is not None:
+        session.counts[f"not bridged: {reason}"] += 1
     prompt = session.tree.sequence(place.parent)
     prompt.extend(context)
     params = _params(exchange, rendering, len(prompt))
@@ -94,7 +97,7 @@ async def answer_with_tokens(exchange: Exchange) -> tuple[Answer, Node]:
         seconds=exchange.seconds,
     )
     node = session.tree.add(place, slot, step, rendering.renderer)
-    return _answer(exchange, step, prompt, rendering), node
+    return _answer(exchange, step, prompt, rendering, output.stopped_by), node
 
 
 def _refuse_unable(call: Call) -> None:
@@ -118,8 +121,8 @@ def _count_ignored(session: Session, call: Call) -> None:
             session.counts[f"calls whose {key} was ignored"] += 1
 
 
-async def _prompt(exchange: Exchange, rendering: Rendering) -> tuple[Place, TokenIds]:
-    """Where the call belongs in the tree, and the ids that it adds there."""
+async def prompt_of(exchange: Exchange, rendering: Rendering) -> tuple[Place, TokenIds, str | None]:
+    """Where the call belongs in the tree, the ids that it adds there, and why it is no bridge."""
     session, call = exchange.session, exchange.call
     place = session.tree.place(exchange.agent, exchange.route.role, call.tools, call.messages)
     if place.parent is not None:
@@ -127,13 +130,12 @@ async def _prompt(exchange: Exchange, rendering: Rendering) -> tuple[Place, Toke
         if place.parent.renderer is rendering.renderer:
             context = await rendering.bridge(session.tree, place.parent, place.fresh, call.tools)
             if context is not None:
-                return place, context
+                return place, context, None
             reason = "the template is not append-only here"
         elif place.parent.renderer is not None:
             reason = "the renderer has changed"
-        session.counts[f"not bridged: {reason}"] += 1
-        place = place.as_root()
-    return place, await rendering.whole(call.messages, call.tools)
+        return place.as_root(), await rendering.whole(call.messages, call.tools), reason
+    return place, await rendering.whole(call.messages, call.tools), None
 
 
 def _params(exchange: Exchange, rendering: Rendering, length: int) -> SamplingParams:
@@ -144,7 +146,9 @@ def _params(exchange: Exchange, rendering: Rendering, length: int) -> SamplingPa
     if window is not None and length >= window:
         raise session.overflow(
             f"This model's maximum context length is {window} tokens. However, your messages "
-            f"resulted in {length} tokens. Please reduce the length of the messages."
+            f"resulted in {length} tokens. Please reduce the length of the messages.",
+            length=length,
+            window=window,
         )
     asked = {**call.asked, **session.sampling}
     bounds = [call.max_tokens, session.sampling.get("max_tokens"), session.tokens_left()]
@@ -207,6 +211,7 @@ def _cut_at_stop(rendering: Rendering, output: _Output, stops: tuple[str, ...]) 
         head = rendering.renderer.decode(output.ids[:middle])
         low, high = (low, middle) if any(s in head for s in stops) else (middle + 1, high)
     output.cut(low)
+    output.stopped_by = min((s for s in stops if s in text), key=text.index)
 
 
 def _message(parsed: Parsed, stops: tuple[str, ...], *, offered: bool) -> dict[str, Any]:
@@ -241,7 +246,13 @@ def _doubt(output: _Output) -> str | None:
     return output.doubt
 
 
-def _answer(exchange: Exchange, step: Step, prompt: TokenIds, rendering: Rendering) -> Answer:
+def _answer(
+    exchange: Exchange,
+    step: Step,
+    prompt: TokenIds,
+    rendering: Rendering,
+    stopped_by: str | None,
+) -> Answer:
     finish = "tool_calls" if step.reply.get("tool_calls") and step.finish == "stop" else step.finish
     decode = rendering.renderer.decode
     wanted = exchange.call.want_logprobs
@@ -256,4 +267,5 @@ def _answer(exchange: Exchange, step: Step, prompt: TokenIds, rendering: Renderi
         step.output_ids,
         step.logprobs,
         tuple(decode([i]) for i in step.output_ids) if wanted else (),
+        stopped_by,
     )

@@ -29,12 +29,16 @@ Tools = tuple[Mapping[str, Any], ...]
 
 @define(eq=False)
 class Node:
-    """One recorded call. `renderer` is whatever rendered it; None where ids are unknown."""
+    """One recorded call. `renderer` is whatever rendered it; None where ids are unknown.
+
+    `ends` are the hashes of the conversation up to and with its reply: as an agent tells it that
+    keeps tool-call ids, and as one that drops or renames them.
+    """
 
     step: Step
     parent: "Node | None"
     key: bytes
-    end: bytes
+    ends: frozenset[bytes]
     slot: int
     renderer: object | None
     continued: bool = False
@@ -137,17 +141,20 @@ class TokenTree:
         )
         names = call_ids(step.reply)
         self._turn_of.update(dict.fromkeys(names, names[0]) if names else {})
-        end = place.running.after(canonical(step.reply, self._turn_of))
-        node = Node(step, place.parent, place.key, end, slot, renderer)
+        forms = {canonical(step.reply, self._turn_of), canonical(step.reply, {})}
+        ends = frozenset(map(place.running.after, forms))
+        node = Node(step, place.parent, place.key, ends, slot, renderer)
         self.nodes[step.id] = node
-        self._ends.setdefault(end, []).append(node)
+        for end in ends:
+            self._ends.setdefault(end, []).append(node)
         return node
 
     def drop(self, node: Node) -> None:
         """Take back a call whose reply never arrived; one that was continued did arrive."""
         if node.continued or self.nodes.pop(node.step.id, None) is None:
             return
-        self._ends[node.end].remove(node)
+        for end in node.ends:
+            self._ends[end].remove(node)
         self._freed.setdefault(node.key, []).append(node.slot)
 
     def steps(self) -> tuple[Step, ...]:

@@ -102,7 +102,7 @@ class World:
         strips = isinstance(self.renderer, ChatMLRenderer) and self.renderer.thinking == "strip"
         if before is not None and not (strips and fresh == "user"):
             assert node.parent is not None
-            assert node.parent.end == before.end, "the same conversation, token by token or not"
+            assert node.parent.ends & before.ends, "the same conversation, token by token or not"
         thread.messages.append(self.mangled(dict(answer.message)))
         thread.last, thread.intact = node, True
 

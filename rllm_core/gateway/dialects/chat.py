@@ -1,20 +1,22 @@
 """OpenAI Chat Completions, with vLLM's `return_token_ids`."""
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from rllm_core.gateway.calls import Answer, Call, Delta, Refusal
 from rllm_core.gateway.dialects.chat_request import parse_chat
+from rllm_core.gateway.dialects.outgoing import EVENT_STREAM, event
+from rllm_core.types import Usage
 
-__all__ = ["ChatCompletions", "deltas_of"]
+__all__ = ["ChatCompletions"]
 
 
 class ChatCompletions:
     """The Chat Completions dialect."""
 
     keepalive = b": keep-alive\n\n"
+    media_type = EVENT_STREAM
 
     def parse(self, body: Any) -> Call:
         """See `chat_request`."""
@@ -92,19 +94,6 @@ def _logprobs(call: Call, answer: Answer) -> dict[str, Any] | None:
     return {"content": content, "refusal": None}
 
 
-def deltas_of(message: Mapping[str, Any]) -> list[Delta]:
-    """A whole reply as the pieces that a stream would have brought."""
-    deltas = []
-    if message.get("reasoning_content"):
-        deltas.append(Delta("reasoning", message["reasoning_content"]))
-    if message.get("content"):
-        deltas.append(Delta("content", message["content"]))
-    for i, call in enumerate(message.get("tool_calls") or ()):
-        function = call["function"]
-        deltas.append(Delta("tool", function["arguments"], i, call["id"], function["name"]))
-    return deltas
-
-
 class _ChatStream:
     def __init__(self, call: Call, call_id: str, model: str) -> None:
         self._call = call
@@ -121,34 +110,30 @@ class _ChatStream:
         body = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None, **choice}
         return {**self._head, "choices": [body]}
 
-    def start(self) -> bytes:
-        return _event(self._chunk({"role": "assistant", "content": ""}))
+    def start(self, usage: Usage | None) -> bytes:  # noqa: ARG002 - told at the end
+        return event(self._chunk({"role": "assistant", "content": ""}))
 
     def delta(self, delta: Delta) -> bytes:
         if delta.kind == "content":
-            return _event(self._chunk({"content": delta.text}))
+            return event(self._chunk({"content": delta.text}))
         if delta.kind == "reasoning":
-            return _event(self._chunk({"reasoning_content": delta.text}))
+            return event(self._chunk({"reasoning_content": delta.text}))
         function: dict[str, Any] = {"arguments": delta.text}
         part: dict[str, Any] = {"index": delta.index, "function": function}
         if delta.call_id is not None:
             part |= {"id": delta.call_id, "type": "function"}
             function["name"] = delta.name
-        return _event(self._chunk({"tool_calls": [part]}))
+        return event(self._chunk({"tool_calls": [part]}))
 
     def finish(self, answer: Answer) -> bytes:
         last = self._chunk({}, answer.finish, logprobs=_logprobs(self._call, answer))
         if self._call.want_ids and answer.output_ids is not None:
             last["choices"][0]["token_ids"] = list(answer.output_ids)
             last["prompt_token_ids"] = list(answer.prompt_ids or ())
-        out = _event(last)
+        out = event(last)
         if self._call.include_usage:
-            out += _event({**self._head, "choices": [], "usage": _usage(answer)})
+            out += event({**self._head, "choices": [], "usage": _usage(answer)})
         return out + b"data: [DONE]\n\n"
 
     def error(self, refusal: Refusal) -> bytes:
-        return _event(ChatCompletions().error(refusal)) + b"data: [DONE]\n\n"
-
-
-def _event(data: Mapping[str, Any]) -> bytes:
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
+        return event(ChatCompletions().error(refusal)) + b"data: [DONE]\n\n"

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from rllm_core.gateway.calls import Answer, Call, Delta, Refusal
+from rllm_core.types import Usage
 
 __all__ = ["Dialect", "StreamForm"]
 
@@ -10,8 +11,8 @@ __all__ = ["Dialect", "StreamForm"]
 class StreamForm(Protocol):
     """One streamed answer on its way out: each method gives the bytes to write."""
 
-    def start(self) -> bytes:
-        """Before the first delta."""
+    def start(self, usage: Usage | None) -> bytes:
+        """Before the first delta; `usage` is None where it is not known yet."""
         ...
 
     def delta(self, delta: Delta) -> bytes:
@@ -30,8 +31,15 @@ class StreamForm(Protocol):
 class Dialect(Protocol):
     """One wire format."""
 
-    keepalive: bytes
-    """What may be written while a streamed call samples."""
+    @property
+    def keepalive(self) -> bytes:
+        """What may be written while a streamed call samples."""
+        ...
+
+    @property
+    def media_type(self) -> str:
+        """The content type of a stream."""
+        ...
 
     def parse(self, body: Any) -> Call:
         """A request's JSON as a call; a `Refusal` of status 400 says what is wrong with it."""
