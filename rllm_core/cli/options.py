@@ -62,6 +62,8 @@ FLAGS = (
     Flag("--max-tokens", "models.policy.max_tokens", "Tokens that one call may sample.", int, "N"),
     Flag("--seed", "run.seed", "Seed of shuffling and sampling.", int, "N"),
     Flag("--name", "run.name", "A name for the run.", metavar="TEXT"),
+    Flag("--record", "run.record", "Record the models' answers.", switch=True),
+    Flag("--replay", "run.replay", "Answer from a recorded run instead.", metavar="RUN"),
     Flag("--run-dir", "run.directory", "The run's directory.", metavar="DIR"),
 )
 

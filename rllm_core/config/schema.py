@@ -75,6 +75,10 @@ class RunSettings:
         0.5, "stop the run when more than this share of rollouts fails", check=between(0, 1)
     )
     directory: str | None = setting(None, "run directory (default: RLLM_HOME/runs/<id>)")
+    record: bool = setting(
+        default=False, doc="record what the models are asked and answer, in the run directory"
+    )
+    replay: str | None = setting(None, "a recorded run, whose answers stand in for the models'")
     attempts: int = setting(1, "attempts at each task", kinds=EVAL, check=at_least(1))
     steps: int = setting(60, "optimizer steps", kinds=TRAIN, check=at_least(1))
     group_size: int = setting(

@@ -27,7 +27,8 @@ from rllm_core.gateway import Gateway
 from rllm_core.harness import Harness
 from rllm_core.providers import Local, Wire
 from rllm_core.resolve import Resolved
-from rllm_core.store import RunReader, RunStore, new_run_id, runs_directory
+from rllm_core.store import RunReader, RunStore, find_run, new_run_id, runs_directory
+from rllm_core.upstream.cassette import CASSETTE, Player, Recorder, Tape
 
 __all__ = ["Place", "Run", "open_run", "sampling_of"]
 
@@ -129,13 +130,26 @@ async def _opened(
     observer: Observer,
     stack: AsyncExitStack,
 ) -> Run:
-    gateway = Gateway()
+    gateway = Gateway(tape=_tape(resolved, store, stack))
     await gateway.start()
     stack.push_async_callback(gateway.close)
     _route_servers(resolved, gateway)
     loaded = await _route_policy(resolved, gateway, stack)
     rollouts = _rollouts(resolved, gateway, harness, loaded)
     return Run(resolved, store, gateway, rollouts, observer, loaded)
+
+
+def _tape(resolved: Resolved, store: RunStore, stack: AsyncExitStack) -> Tape | None:
+    """What the models' answers are recorded on, or played from."""
+    settings = resolved.config.run
+    if settings.replay is not None:
+        tape: Player | Recorder = Player(find_run(settings.replay) / CASSETTE)
+    elif settings.record:
+        tape = Recorder(store.directory / CASSETTE)
+    else:
+        return None
+    stack.callback(tape.close)
+    return tape
 
 
 async def _let_clients_close() -> None:
@@ -174,7 +188,8 @@ def _route_servers(resolved: Resolved, gateway: Gateway) -> None:
     for role, model in resolved.models.items():
         if isinstance(model, Wire):
             window = resolved.config.models.get(role, ModelTable()).context_window
-            gateway.route(role, model.upstream(context_window=window))
+            keyless = resolved.config.run.replay is not None
+            gateway.route(role, model.upstream(context_window=window, keyless=keyless))
 
 
 async def _route_policy(

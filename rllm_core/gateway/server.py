@@ -27,6 +27,7 @@ from rllm_core.gateway.tree import Node
 from rllm_core.gateway.wire import Wire
 from rllm_core.types import ErrorRecord, Stop
 from rllm_core.upstream import Upstream, WireUpstream
+from rllm_core.upstream.cassette import Tape
 
 __all__ = ["Gateway"]
 
@@ -43,7 +44,8 @@ class Gateway:
     `port` 0 takes a free one. `keepalive` is how many seconds a streamed call may sample before
     the first sign of life is written (and between such signs). `max_body` is in bytes.
     `unix_socket` and `public_url` are explained at `Listening`. `extensions` add further paths to
-    the server when it starts.
+    the server when it starts. A `tape` records what upstreams are asked, or answers in
+    their place.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Gateway:
         public_url: str | None = None,
         keepalive: float = 10.0,
         max_body: int = 64 << 20,
+        tape: Tape | None = None,
     ) -> None:
         self.listening = Listening(host, port, unix_socket, public_url)
         self.port = port
@@ -65,7 +68,8 @@ class Gateway:
         self._renderings: dict[int, Rendering] = {}
         self._sessions: dict[str, Session] = {}
         self._runner: web.AppRunner | None = None
-        self._wire = Wire()
+        self._tape = tape
+        self._wire = Wire(tape)
 
     @property
     def url(self) -> str:
@@ -122,6 +126,8 @@ class Gateway:
         rendering = None
         if renderer is not None:  # one lock a renderer, however many roles use it
             rendering = self._renderings.setdefault(id(renderer), Rendering(renderer))
+        if self._tape is not None and not isinstance(upstream, WireUpstream):
+            upstream = self._tape.wrap(role, upstream)
         self._routes.setdefault(role, Route(role)).point(upstream, rendering, model)
 
     async def hold(self, role: str) -> None:

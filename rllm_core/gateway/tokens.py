@@ -5,8 +5,8 @@ as sampled, id for id. Nothing that was sampled is ever rendered again.
 """
 
 import json
-import secrets
 from array import array
+from hashlib import blake2b
 from typing import Any
 
 from attrs import Factory, define, evolve
@@ -84,7 +84,7 @@ async def answer_with_tokens(exchange: Exchange) -> tuple[Answer, Node]:
     step = Step(
         exchange.id,
         model=exchange.route.model,
-        reply=_message(parsed, params.stop, offered=bool(tools)),
+        reply=_message(exchange.id, parsed, params.stop, offered=bool(tools)),
         context_ids=context,
         output_ids=output.ids,
         logprobs=output.logprobs,
@@ -214,12 +214,15 @@ def _cut_at_stop(rendering: Rendering, output: _Output, stops: tuple[str, ...]) 
     output.stopped_by = min((s for s in stops if s in text), key=text.index)
 
 
-def _message(parsed: Parsed, stops: tuple[str, ...], *, offered: bool) -> dict[str, Any]:
+def _message(
+    call_id: str, parsed: Parsed, stops: tuple[str, ...], *, offered: bool
+) -> dict[str, Any]:
     """The reply in Chat Completions form; malformed tool calls stay visible as text."""
     content, calls = parsed.content, []
     for attempt in parsed.tool_calls or ():
         if offered and attempt.status == "ok":
-            calls.append(_tool_call(attempt.name, attempt.arguments))
+            name = f"{call_id}/{len(calls)}"  # the same in a replay, another for every call
+            calls.append(_tool_call(name, attempt.name, attempt.arguments))
         else:
             content = "\n".join(filter(None, [content, attempt.raw]))
     for stop in stops:
@@ -233,10 +236,11 @@ def _message(parsed: Parsed, stops: tuple[str, ...], *, offered: bool) -> dict[s
     return message
 
 
-def _tool_call(name: str | None, arguments: Any) -> dict[str, Any]:
+def _tool_call(seed: str, name: str | None, arguments: Any) -> dict[str, Any]:
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     function = {"name": name, "arguments": text}
-    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
+    digest = blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return {"id": f"call_{digest}", "type": "function", "function": function}
 
 
 def _doubt(output: _Output) -> str | None:

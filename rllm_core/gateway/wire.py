@@ -7,6 +7,7 @@ them; a call trains only if they extend the recorded branch, else it says why no
 """
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -16,10 +17,12 @@ from rllm_core.gateway.calls import Answer, Call, Refusal
 from rllm_core.gateway.exchange import Exchange
 from rllm_core.gateway.reply import Reply
 from rllm_core.gateway.session import Session
+from rllm_core.gateway.taping import RETRIED, taped
 from rllm_core.gateway.tree import Node
 from rllm_core.gateway.wire_record import record_wire
 from rllm_core.gateway.wire_reply import WireReply, read_stream, read_whole
 from rllm_core.upstream import WireUpstream
+from rllm_core.upstream.cassette import Tape
 
 __all__ = ["Wire"]
 
@@ -48,7 +51,8 @@ class _Transport(Exception):  # noqa: N818 - an attempt that may be repeated
 class Wire:
     """The client side of the gateway: one connection pool for all servers."""
 
-    def __init__(self) -> None:
+    def __init__(self, tape: Tape | None = None) -> None:
+        self._tape = tape
         self._client: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -74,18 +78,26 @@ class Wire:
         slot = session.begin(place)
         try:
             async with exchange.route.passage():
-                got = await self._attempts(exchange, reply)
+                got = await self._got(exchange, reply)
         except BaseException:
             session.tree.cancel(place, slot)
             raise
         session.sampled(got.usage.completion_tokens)
         return record_wire(exchange, place, slot, got)
 
-    async def _attempts(self, exchange: Exchange, reply: Reply) -> WireReply:
-        session, upstream = exchange.session, exchange.route.upstream
+    async def _got(self, exchange: Exchange, reply: Reply) -> WireReply:
+        """The server's reply, or the tape's."""
+        upstream = exchange.route.upstream
         if not isinstance(upstream, WireUpstream):
             raise ModelError(f"the role {exchange.route.role!r} was routed away in mid-call")
-        body = _request_body(session, upstream, exchange.call)
+        body = _request_body(exchange.session, upstream, exchange.call)
+        ask = partial(self._attempts, exchange, upstream, body, reply)
+        return await (ask() if self._tape is None else taped(self._tape, exchange, body, ask))
+
+    async def _attempts(
+        self, exchange: Exchange, upstream: WireUpstream, body: dict[str, Any], reply: Reply
+    ) -> WireReply:
+        session = exchange.session
         for attempt in range(upstream.retries + 1):
             try:
                 return await self._attempt(exchange, upstream, body, reply)
@@ -93,7 +105,7 @@ class Wire:
                 if attempt == upstream.retries or reply.sent:
                     tries = f" ({attempt + 1} attempts)" if attempt else ""
                     raise ModelError(f"{fault}{tries}") from fault
-                session.counts["retried transport faults"] += 1
+                session.counts[RETRIED] += 1
                 after = fault.after if fault.after is not None else min(8.0, 0.25 * 2**attempt)
                 await asyncio.sleep(after)
         raise AssertionError("unreachable: the last attempt returns or raises")

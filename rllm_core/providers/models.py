@@ -32,10 +32,18 @@ class Wire:
         return f"{self.provider.name}/{self.model}"
 
     def upstream(
-        self, environ: Mapping[str, str] | None = None, *, context_window: int | None = None
+        self,
+        environ: Mapping[str, str] | None = None,
+        *,
+        context_window: int | None = None,
+        keyless: bool = False,
     ) -> WireUpstream:
-        """Where the gateway sends its calls; ConfigError where its key is missing."""
-        self.check_key(environ)
+        """Where the gateway sends its calls; ConfigError where its key is missing.
+
+        `keyless`: nothing will be sent (a replay), and no key is needed.
+        """
+        if not keyless:
+            self.check_key(environ)
         key = key_of(self.provider, environ)
         tokens = self.provider.name == "vllm"  # it knows `return_token_ids`; others may refuse it
         return WireUpstream(

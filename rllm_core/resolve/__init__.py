@@ -121,7 +121,8 @@ def _models(
                 chooser.problems.append(problem(path, "no model is named", None, remedy))
                 continue
             made = resolve_model(name, base_url=table.base_url, api_key_env=table.api_key_env)
-            if isinstance(made, Wire) and (config.run.kind == "eval" or role != "policy"):
+            called = config.run.replay is None and (config.run.kind == "eval" or role != "policy")
+            if isinstance(made, Wire) and called:
                 made.check_key(environ)
             found[role] = made
         except ConfigError as error:

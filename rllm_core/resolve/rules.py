@@ -26,8 +26,17 @@ CAN = {
 
 def violations(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:
     """Everything that is wrong with the combination."""
-    for rule in (_agent, _sandbox, _judge, _roles, _policy, _training, _losses):
+    for rule in (_tape, _agent, _sandbox, _judge, _roles, _policy, _training, _losses):
         yield from rule(run, plugins)
+
+
+def _tape(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:  # noqa: ARG001 - a rule
+    if run.config.run.record and run.config.run.replay is not None:
+        yield _refuse(
+            run,
+            ("run", "record"),
+            "has no effect with run.replay: what is replayed is recorded already",
+        )
 
 
 def _refuse(

@@ -17,7 +17,8 @@ FIELDS = [a for a in attrs.fields(RunSettings) if a.name != "kind"]
 @pytest.mark.parametrize("name", [a.name for a in FIELDS])
 def test_a_setting_of_the_other_kind_is_refused(name: str, kind: str) -> None:
     kinds = attrs.fields_dict(RunSettings)[name].metadata["kinds"]
-    value = {"name": "x", "directory": "x", "max_error_share": 1, "require_gain": 1}.get(name, 3)
+    texts = {"name": "x", "directory": "x", "replay": "x", "record": True}
+    value = {**texts, "max_error_share": 1, "require_gain": 1}.get(name, 3)
     given = {"run": {"kind": kind, name: value}}
     if kind in kinds:
         assert getattr(load(values=given, environ={}).run, name) == value
