@@ -218,7 +218,8 @@ def _message(
     call_id: str, parsed: Parsed, stops: tuple[str, ...], *, offered: bool
 ) -> dict[str, Any]:
     """The reply in Chat Completions form; malformed tool calls stay visible as text."""
-    content, calls = parsed.content, []
+    content = parsed.content
+    calls: list[dict[str, Any]] = []
     for attempt in parsed.tool_calls or ():
         if offered and attempt.status == "ok":
             name = f"{call_id}/{len(calls)}"  # the same in a replay, another for every call
