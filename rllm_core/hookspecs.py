@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rllm_core.backend import Backend
     from rllm_core.benchmark import Benchmark
     from rllm_core.harness import Harness
+    from rllm_core.tracking import Tracker
     from rllm_core.types import Episode
 
 __all__ = ["API_VERSION", "hookimpl", "hookspec"]
@@ -57,7 +58,7 @@ def rllm_algorithm(name: str) -> "type[Algorithm]":  # type: ignore[empty-body]
 
 
 @hookspec(firstresult=True)
-def rllm_tracker(name: str) -> type:  # type: ignore[empty-body]
+def rllm_tracker(name: str) -> "type[Tracker]":  # type: ignore[empty-body]
     """The metrics tracker of this name: an object with the event hooks below."""
 
 

@@ -25,6 +25,7 @@ from rllm_core.engine.rollout import Rollouts
 from rllm_core.errors import BackendError, ConfigError
 from rllm_core.gateway import Gateway
 from rllm_core.harness import Harness
+from rllm_core.plugins.record import changes, plugin_record, read_record, write_record
 from rllm_core.providers import Local, Wire
 from rllm_core.resolve import Resolved
 from rllm_core.store import RunReader, RunStore, find_run, new_run_id, runs_directory
@@ -95,6 +96,7 @@ async def open_run(
         stack.callback(store.close)
         stack.enter_context(logging_to(place.directory / "logs" / "run.log", observer))
         observer.run_started(_facts(resolved, store))
+        _record_plugins(resolved, store, observer)
         try:
             yield await _opened(resolved, harness, store, observer, stack)
         except BaseException as error:
@@ -103,6 +105,17 @@ async def open_run(
             raise
         await _let_clients_close()
         store.set_status("finished")
+
+
+def _record_plugins(resolved: Resolved, store: RunStore, observer: Observer) -> None:
+    """Keep what exactly is used; a run that goes on with other files than before says so."""
+    record, before = plugin_record(resolved.entries), read_record(store.directory)
+    if not before:
+        write_record(store.directory, record)
+        return
+    for change in changes(before, record):
+        store.add_event("changed_package", change, record)
+        observer.note(f"since this run began: {change}")
 
 
 def _discard_impossible(store: RunStore) -> Callable[..., None]:

@@ -11,10 +11,11 @@ BASES: Mapping[str, str] = MappingProxyType(
         "backend": "rllm_core.backend:Backend",
         "benchmark": "rllm_core.benchmark:Benchmark",
         "algorithm": "rllm_core.algorithms:Algorithm",
+        "tracker": "rllm_core.tracking:Tracker",
         "command": "click:Command",
     }
 )
-"""Kind → `module:class`. Kinds that are protocols (trackers, sandboxes, samplers) have none."""
+"""Kind → `module:class`. Kinds that are protocols (sandboxes, samplers) have none."""
 
 
 def load_base(kind: str) -> type | None:

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from rllm_core.testing.backend_suite import BackendConformance
     from rllm_core.testing.benchmark import BenchmarkConformance
     from rllm_core.testing.harness import HarnessConformance
+    from rllm_core.testing.tracker import TrackerConformance
 
 __all__ = [
     "AlgorithmConformance",
     "BackendConformance",
     "BenchmarkConformance",
     "HarnessConformance",
+    "TrackerConformance",
 ]
 
 _ROOMS = {
@@ -34,6 +36,7 @@ _ROOMS = {
     "BackendConformance": "backend_suite",
     "BenchmarkConformance": "benchmark",
     "HarnessConformance": "harness",
+    "TrackerConformance": "tracker",
 }
 
 
