@@ -6,6 +6,7 @@ to; `Session.close` hands over every call as a `Step`, with ids, logprobs, paren
 
     server.py      the HTTP server: what happens to a call, and when it fails
     address.py     what a request's path, query and headers ask for;  counting.py token counts
+    listening.py   where it listens;  control.py its own API, for trainers that run it alone
     session.py     one rollout: key, limits, record
     routing.py     roles: hold, drain, route, release
     calls.py       a call in no particular wire format; exchange.py a call being answered;
@@ -14,6 +15,7 @@ to; `Session.close` hands over every call as a `Step`, with ids, logprobs, paren
     tokens.py      answers from a token upstream; rendering.py a renderer in use
     wire.py        answers from any OpenAI-compatible server; wire_reply.py reads them,
                    wire_record.py judges their ids
+    taping.py      a server's answers recorded, or played back
     dialects/      wire formats;  renderers/  chat templates
 
 This package's names are imported on first use: the server needs aiohttp, which costs start-up.

@@ -10,8 +10,8 @@ are asked for, as vLLM gives them). It is called directly and through
 in turns, at 1, 64 and 512 calls at once. Each of the others lives in an environment of its own,
 which the script makes (`--environments`, kept for the next time); `--without litellm` leaves one
 out. Printed as JSON: per gateway and level requests a second, median and 95th percentile in
-milliseconds, and what the median adds to that of a direct call; the resident memory of each
-gateway at the end. Run it on a quiet machine with four cores: server, gateway and two clients.
+milliseconds, and what the median adds to that of a direct call; the median time to the first
+streamed text, one call after another; the resident memory of each gateway at the end. Run it on a quiet machine with four cores: server, gateway and two clients.
 """
 
 import argparse
@@ -58,10 +58,29 @@ def serve_upstream(port: int) -> None:
     full = {**plain, "choices": [known], "prompt_token_ids": list(range(80))}
     with_ids = json.dumps(full).encode()
 
-    async def chat(request: web.Request) -> web.Response:
+    async def chat(request: web.Request) -> web.StreamResponse:
         body = await request.json()
+        if body.get("stream"):
+            return await streamed(request, body)
         answer = with_ids if body.get("return_token_ids") else bare
         return web.Response(body=answer, content_type="application/json")
+
+    async def streamed(request: web.Request, body: dict) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        head = {**plain, "object": "chat.completion.chunk"}
+        usage = head.pop("usage")
+        for n in range(TOKENS):
+            finish = "stop" if n == TOKENS - 1 else None
+            delta = {"role": "assistant", "content": "thing "}
+            part = {"index": 0, "delta": delta, "finish_reason": finish}
+            if body.get("return_token_ids"):
+                part = {**part, "token_ids": [n], "logprobs": {"content": entries[:1]}}
+            await response.write(f"data: {json.dumps({**head, 'choices': [part]})}\n\n".encode())
+        last = json.dumps({**head, "choices": [], "usage": usage})
+        await response.write(f"data: {last}\n\ndata: [DONE]\n\n".encode())
+        await response.write_eof()
+        return response
 
     async def models(_: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
@@ -204,6 +223,25 @@ async def calls(name: str, url: str, count: int, at_once: int) -> list[float]:
     return [elapsed, *taken]
 
 
+async def first_texts(name: str, url: str, count: int) -> list[float]:
+    """Seconds to the first streamed text of `count` calls, one after another."""
+    taken: list[float] = []
+    body = {"model": MODEL, "messages": MESSAGES, "max_tokens": TOKENS, "stream": True}
+    async with aiohttp.ClientSession() as http:
+        ((base, key),) = await endpoints(http, name, url, 1)
+        headers = {"Authorization": f"Bearer {key}"}
+        for _ in range(count):
+            started, first = time.perf_counter(), None
+            async with http.post(f"{base}/chat/completions", json=body, headers=headers) as got:
+                async for line in got.content:
+                    if first is None and b'"content"' in line and b"thing" in line:
+                        first = time.perf_counter() - started
+            if first is None:
+                raise SystemExit(f"{name}: a stream without text (status {got.status})")
+            taken.append(first)
+    return taken
+
+
 def client(name: str, url: str, count: int, at_once: int) -> list[float]:
     """One client process's share."""
     return asyncio.run(calls(name, url, count, at_once))
@@ -259,6 +297,7 @@ def main() -> None:
     parser.add_argument("--upstream", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--calls", type=int, default=2048, help="a round and gateway, at least")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--streams", type=int, default=200, help="streamed calls a gateway")
     parser.add_argument("--clients", type=int, default=2, help="processes that call")
     parser.add_argument("--levels", type=int, nargs="+", default=[1, 64, 512])
     parser.add_argument("--without", action="append", default=[], choices=sorted(PACKAGES))
@@ -278,6 +317,11 @@ def main() -> None:
                 "load": os.getloadavg()[0],
                 "reply_tokens": TOKENS,
                 "at_once": measure(started, options.levels, options),
+                "first_text_ms": {
+                    name: round(1000 * statistics.median(first), 2)
+                    for name, place in started.items()
+                    if (first := asyncio.run(first_texts(name, place["url"], options.streams)))
+                },
                 "resident_mib": {
                     name: resident_mib(place["pid"])
                     for name, place in started.items()
