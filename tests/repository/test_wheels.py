@@ -4,6 +4,7 @@ Third-party packages are held at the versions of the environment that runs the t
 come from uv's cache.
 """
 
+import json
 import os
 import runpy
 import subprocess
@@ -94,3 +95,25 @@ def test_plain_pip_installs_a_plugin(wheels, versions, tmp_path):
     )
     run(python, "-I", "-c", "import rllm_benchmark_arithmetic", cwd=tmp_path)
     lists_itself(python, plugin, tmp_path)
+    checked_and_runnable(python, tmp_path)
+    installed_and_removed(python, wheels, tmp_path)
+
+
+def checked_and_runnable(python: Path, tmp_path: Path) -> None:
+    """Check that every plugin is in order, requirements included, and that a run accepts them."""
+    rllm, quiet = python.parent / "rllm", os.environ | {"RLLM_HOME": str(tmp_path / "home")}
+    states = json.loads(run(rllm, "plugins", "--check", "--json", cwd=tmp_path, env=quiet))
+    assert {state["state"] for state in states} == {"ok"}
+    model = ("--model", "m", "--base-url", "http://localhost:1/v1")
+    resolved = run(rllm, "eval", "arithmetic", *model, "--dry-run", cwd=tmp_path, env=quiet)
+    assert 'use = "arithmetic"' in resolved
+
+
+def installed_and_removed(python: Path, wheels: Path, tmp_path: Path) -> None:
+    """Check that one more comes from the folder of wheels alone, and goes again."""
+    rllm = python.parent / "rllm"
+    told = run(rllm, "install", "jsonl", "--find-links", wheels, cwd=tmp_path)
+    assert "tracker/jsonl 0.1.0  ok" in told
+    run(python, "-I", "-c", "import rllm_tracker_jsonl", cwd=tmp_path)
+    run(rllm, "uninstall", "tracker/jsonl", cwd=tmp_path)
+    assert "jsonl" not in run(rllm, "plugins", cwd=tmp_path).split()
