@@ -16,7 +16,7 @@ __all__ = ["new", "report_written"]
     help="The folder to make (default: rllm-KIND-NAME, here).",
 )
 def new(kind: str, name: str, directory: Path | None) -> None:
-    """Write a plugin's package: a harness, backend, benchmark or algorithm.
+    """Write a plugin's package: a harness, backend, benchmark, algorithm or tracker.
 
     It installs, passes the conformance suite of its kind, and runs; its README has the commands.
     """

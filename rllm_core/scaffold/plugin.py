@@ -17,7 +17,7 @@ from rllm_core.scaffold.render import render
 
 __all__ = ["SCAFFOLDED", "new_plugin"]
 
-SCAFFOLDED = ("harness", "backend", "benchmark", "algorithm")
+SCAFFOLDED = ("harness", "backend", "benchmark", "algorithm", "tracker")
 """The kinds that there are templates for."""
 
 # What would name a class of ours that the module imports, or mean something else on a command line.
@@ -26,6 +26,7 @@ _RESERVED = {
     "harness": frozenset({"new"}),
     "algorithm": frozenset({"new"}),
     "backend": frozenset({"new"}),
+    "tracker": frozenset({"new"}),
 }
 
 
