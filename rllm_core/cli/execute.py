@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from attrs import evolve, frozen
+from attrs import evolve, fields, frozen
 
 from rllm_core.cli.options import Request
 from rllm_core.errors import RllmError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from rllm_core.config import RunConfig
     from rllm_core.engine.observer import Observer
     from rllm_core.engine.run import Place
-    from rllm_core.resolve import Resolved
+    from rllm_core.resolve import Chosen, Resolved
     from rllm_core.training.execute import Finished
 
 __all__ = ["Prepared", "Request", "RolloutsFailed", "execute", "execute_request", "prepare"]
@@ -160,5 +161,19 @@ def _next(directory: Path, resolved: "Resolved", finished: "Finished | None") ->
         commands.append(f"rllm {resolved.config.run.kind} --resume {run}")
     elif finished.trained is not None:
         model = run if run == directory.name else str(finished.trained.model)
-        commands.append(f"rllm eval {resolved.benchmarks[0].name} --model {model}")
+        commands.append(f"rllm eval {_words(resolved.benchmarks[0])} --model {model}")
     return commands
+
+
+def _words(benchmark: "Chosen") -> str:
+    """The benchmark on a command line, with what sets its tasks apart from the default ones."""
+    table = benchmark.table
+    defaults = {each.alias: each.default for each in fields(benchmark.cls.Options)}
+    words = [table.use or table.file]
+    if table.use and table.file:
+        words += ["--file", table.file]
+    for name, value in table.options.items():
+        if name != "file" and value != defaults[name]:
+            text = value if isinstance(value, str) else json.dumps(value)
+            words.append(f"benchmark.{name}={text}")
+    return shlex.join(words)

@@ -17,7 +17,14 @@ from attrs import Factory, evolve, field, frozen
 from rllm_core.benchmark import ScoreContext
 from rllm_core.engine.assemble import output_of, trajectories
 from rllm_core.engine.jobs import Job, Sampling
-from rllm_core.errors import InfraError, RllmError, RolloutTimeout, ScoreError
+from rllm_core.errors import (
+    HarnessError,
+    InfraError,
+    ModelError,
+    RllmError,
+    RolloutTimeout,
+    ScoreError,
+)
 from rllm_core.gateway import Gateway, Session, SessionRecord
 from rllm_core.harness import Harness, Outcome, RolloutContext
 from rllm_core.types import Episode, ErrorRecord, Failed, Score, Stop
@@ -69,7 +76,9 @@ class Rollouts:
             outcome, error = await self._harness(job, session, clock + self.deadline)
         finally:
             record = await asyncio.shield(asyncio.wait_for(session.close(), GRACE))
-        if record.stop is Stop.TIMEOUT and (error is None or error.category == "harness"):
+        if record.stop is Stop.TIMEOUT and (
+            error is None or error.category == HarnessError.category
+        ):
             error = self._late("its time was up during a model call")
         episode = _episode(job, outcome, error, record)
         episode = evolve(episode, started=started, seconds=time.monotonic() - clock)
@@ -168,9 +177,9 @@ def _attributed(error: ErrorRecord | None, record: SessionRecord) -> ErrorRecord
     """Whose failure it was: the gateway knows what the agent's exception cannot say.
 
     A typed stop explains an agent that gave up on it. A failed model call explains an agent
-    that raised, or one that ended "well" without a single answer.
+    that raised, whatever it made of the reply, or one that ended "well" without an answer.
     """
-    if error is not None and error.category != "harness":
+    if error is not None and error.category not in (HarnessError.category, ModelError.category):
         return error
     if record.stop is not None:
         return None

@@ -152,16 +152,15 @@ class Loop:
         model = self.loaded.model
         try:
             async with asyncio.timeout(self.settings.step_deadline):
-                outputs = model.forward_backward(batch, self.algorithm.loss)
-                stepped = model.optim_step(optim)
-                metrics = {**(await outputs).metrics, **(await stepped)}
-                metrics["loss"] = (await outputs).loss
+                outputs, stepped = await asyncio.gather(  # both are queued before either is done
+                    model.forward_backward(batch, self.algorithm.loss), model.optim_step(optim)
+                )
         except TimeoutError:
             raise BackendError(
                 f"a training step took longer than {self.settings.step_deadline:g} s",
                 remedy="fewer or shorter sequences a step, or a faster machine",
             ) from None
-        return metrics
+        return {**outputs.metrics, **stepped, "loss": outputs.loss}
 
     async def _publish(self) -> None:
         """Switch the policy to the current weights; calls that arrive meanwhile wait.

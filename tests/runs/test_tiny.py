@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import time
 from array import array
@@ -157,20 +158,36 @@ def steps_begun(directory):
     return steps
 
 
-def test_killed_half_way_and_resumed_it_is_the_same_run_to_the_bit(whole, start, rllm, read, home):
-    """The run of 14 steps is compared with the first 14 of the longer one."""
-    steps, directory = 14, home / "runs" / "cut"
-    process = start(*WORDS, "--steps", steps, "--run-dir", directory)
-    give_up = time.monotonic() + 200
-    while steps_begun(directory) < 10:
+def worker_after(process, directory, steps):
+    """Wait until so many steps have begun; the process id of the backend's worker."""
+    give_up = time.monotonic() + 150
+    while steps_begun(directory) < steps:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < give_up
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(children[0])
+
+
+def test_killed_half_way_and_resumed_it_is_the_same_run_to_the_bit(whole, start, rllm, read, home):
+    """First the worker dies, then the whole process; the steps are those of the longer run."""
+    steps, directory = 14, home / "runs" / "cut"
+    process = start(*WORDS, "--steps", steps, "--run-dir", directory)
+    os.kill(worker_after(process, directory, 4), signal.SIGKILL)
+    process.ended(60).refused("worker was killed", "--resume", code=1)
+    assert read(directory).info.status == "failed"
+
+    process = start("train", "--resume", "cut")
+    worker = worker_after(process, directory, 10)
+    process.kill()
     process.communicate()
     assert read(directory).info.status == "killed"
-    kept = {e.id: e for e in read(directory).episodes("train")}
+    kept = {e.id: e for e in read(directory).episodes("train") if e.error is None}
     assert 10 * GROUPS * SIZE <= len(kept) < steps * GROUPS * SIZE
+    give_up = time.monotonic() + 20
+    while Path(f"/proc/{worker}").exists():
+        assert time.monotonic() < give_up, "the worker outlives its process"
+        time.sleep(0.05)
 
     resumed = rllm("train", "--resume", directory)
     assert resumed.code == 0, resumed.err
