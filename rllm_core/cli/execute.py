@@ -11,7 +11,7 @@ import click
 from attrs import evolve, fields, frozen
 
 from rllm_core.cli.options import Request
-from rllm_core.errors import RllmError
+from rllm_core.errors import ConfigError, RllmError
 
 if TYPE_CHECKING:
     from rllm_core.config import RunConfig
@@ -120,8 +120,12 @@ async def _watched(prepared: Prepared, watching: "Observer") -> "Finished":
     observer = Tracked(watching, events)
     try:
         finished = await run(prepared.resolved, prepared.place, observer)
-    except BaseException:
+    except BaseException as error:
         _report_end(prepared, observer, None)
+        if isinstance(error, RllmError) and not isinstance(error, ConfigError):
+            again = f"rllm {prepared.resolved.config.run.kind} --resume"
+            run = _reference(prepared.place.directory)
+            error.remedy = error.remedy or f"what is finished is kept: {again} {run} goes on"
         raise
     else:
         _report_end(prepared, observer, finished)
