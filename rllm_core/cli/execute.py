@@ -124,8 +124,8 @@ async def _watched(prepared: Prepared, watching: "Observer") -> "Finished":
         _report_end(prepared, observer, None)
         if isinstance(error, RllmError) and not isinstance(error, ConfigError):
             again = f"rllm {prepared.resolved.config.run.kind} --resume"
-            run = _reference(prepared.place.directory)
-            error.remedy = error.remedy or f"what is finished is kept: {again} {run} goes on"
+            where = _reference(prepared.place.directory)
+            error.remedy = error.remedy or f"what is finished is kept: {again} {where} goes on"
         raise
     else:
         _report_end(prepared, observer, finished)
