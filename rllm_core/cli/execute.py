@@ -3,7 +3,8 @@
 import asyncio
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from rllm_core.training.execute import Finished
 
 __all__ = ["Prepared", "Request", "RolloutsFailed", "execute", "execute_request", "prepare"]
+
+
+TERMINATED = "terminated"
 
 
 class RolloutsFailed(RllmError):  # noqa: N818 - says what happened
@@ -45,12 +49,26 @@ def execute_request(request: Request) -> int:
 
         click.echo(to_toml(prepared.resolved.config), nl=False)
         return 0
-    finished = asyncio.run(execute(prepared, quiet=request.json))
+    finished = asyncio.run(_until_terminated(execute(prepared, quiet=request.json)))
     if request.json:
         click.echo(json.dumps(finished.to_json(), indent=2))
     if finished.failed:
         raise _rollouts_failed(finished)
     return 0
+
+
+async def _until_terminated(run: "Coroutine[Any, Any, Finished]") -> "Finished":
+    """Let SIGTERM end a run as Ctrl-C does: cleaned up, on disk as interrupted, resumable."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(run)
+    loop.add_signal_handler(signal.SIGTERM, task.cancel, TERMINATED)
+    try:
+        return await task
+    except asyncio.CancelledError as error:
+        if TERMINATED in error.args:
+            raise KeyboardInterrupt(TERMINATED) from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _rollouts_failed(finished: "Finished") -> RolloutsFailed:
