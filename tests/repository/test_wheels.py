@@ -99,6 +99,20 @@ def test_plain_pip_installs_a_plugin(wheels, versions, tmp_path):
     installed_and_removed(python, wheels, tmp_path)
 
 
+def test_an_environment_of_uv_is_served_by_uv(wheels, versions, uv_environment, tmp_path):
+    python = tmp_path / "venv/bin/python"
+    run(*UV, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
+    places = ",".join(filter(None, [str(wheels), uv_environment.get("UV_FIND_LINKS")]))
+    run(
+        *UV,
+        *("pip", "install", "--quiet", "--python", python, "--constraints", versions, "rllm-core"),
+        env=uv_environment | {"UV_FIND_LINKS": places},
+    )
+    here = Path(run(sys.executable, "-c", "import uv; print(uv.find_uv_bin())").strip()).parent
+    path = {"PATH": f"{here}{os.pathsep}{os.environ['PATH']}"}
+    installed_and_removed(python, wheels, tmp_path, **path)
+
+
 def checked_and_runnable(python: Path, tmp_path: Path) -> None:
     """Check that every plugin is in order, requirements included, and that a run accepts them."""
     rllm, quiet = python.parent / "rllm", os.environ | {"RLLM_HOME": str(tmp_path / "home")}
@@ -109,11 +123,11 @@ def checked_and_runnable(python: Path, tmp_path: Path) -> None:
     assert 'use = "arithmetic"' in resolved
 
 
-def installed_and_removed(python: Path, wheels: Path, tmp_path: Path) -> None:
+def installed_and_removed(python: Path, wheels: Path, tmp_path: Path, **more: str) -> None:
     """Check that one more comes from the folder of wheels alone, and goes again."""
-    rllm = python.parent / "rllm"
-    told = run(rllm, "install", "jsonl", "--find-links", wheels, cwd=tmp_path)
+    rllm, environ = python.parent / "rllm", os.environ | more
+    told = run(rllm, "install", "jsonl", "--find-links", wheels, cwd=tmp_path, env=environ)
     assert "tracker/jsonl 0.1.0  ok" in told
     run(python, "-I", "-c", "import rllm_tracker_jsonl", cwd=tmp_path)
-    run(rllm, "uninstall", "tracker/jsonl", cwd=tmp_path)
+    run(rllm, "uninstall", "tracker/jsonl", cwd=tmp_path, env=environ)
     assert "jsonl" not in run(rllm, "plugins", cwd=tmp_path).split()
