@@ -43,11 +43,16 @@ def build_options(plugin: Any, table: Any, where: Any = None) -> Any:
 
 @define
 class Plugins:
-    """The index of what is installed, and the classes loaded from it so far."""
+    """The index of what is installed, and the classes loaded from it so far.
+
+    `selection` says what may be used; `remarks` holds what there was to say of plugins that were
+    loaded all the same (they print).
+    """
 
     index: Index = field(repr=False)
     _loaded: dict[tuple[str, str, str], Any] = field(factory=dict, repr=False)
     selection: Selection = field(factory=Selection)
+    remarks: dict[Entry, str] = field(factory=dict, repr=False)
 
     @classmethod
     def installed(cls) -> "Plugins":
@@ -103,7 +108,9 @@ class Plugins:
         if key not in self._loaded:
             from rllm_core.plugins.loading import load_entry
 
-            self._loaded[key] = load_entry(entry)
+            self._loaded[key], printed = load_entry(entry)
+            if printed:
+                self._remark(entry, f"it prints while it is loaded: {printed[:200]!r}")
         return self._loaded[key]
 
     def loaded(self) -> list[Entry]:
@@ -120,6 +127,12 @@ class Plugins:
         owners = " and ".join(f"{e.package} {e.version}" for e in found)
         picks = " or ".join(f"'{e.package}/{name}'" for e in found)
         return ConfigError(f"{kind} '{name}' is offered by {owners}", remedy=f"say which: {picks}")
+
+    def _remark(self, entry: Entry, what: str) -> None:
+        import logging
+
+        self.remarks[entry] = what
+        logging.getLogger("rllm.plugins").warning("%s: %s", entry, what)
 
     def _disabled(self, entry: Entry) -> ConfigError:
         return ConfigError(

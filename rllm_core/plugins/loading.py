@@ -8,7 +8,6 @@ the mend; whatever it prints is kept out of our output.
 import contextlib
 import importlib
 import io
-import logging
 from typing import Any
 
 import pluggy
@@ -21,11 +20,12 @@ from rllm_core.plugins.options import check_options_class
 
 __all__ = ["load_entry"]
 
-logger = logging.getLogger("rllm.plugins")
 
+def load_entry(entry: Entry) -> tuple[Any, str]:
+    """The class behind an entry, and what its module printed when it was imported.
 
-def load_entry(entry: Entry) -> Any:
-    """The class behind an entry; ConfigError says what is broken, whose it is and the mend."""
+    ConfigError says what is broken, whose it is and the mend.
+    """
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
@@ -41,9 +41,7 @@ def load_entry(entry: Entry) -> Any:
             f"   (package {entry.package} {entry.version}, module {entry.value})",
             remedy=_mend(entry, error),
         ) from error
-    if printed.getvalue():
-        logger.warning("%s prints while it is loaded: %.200r", entry, printed.getvalue())
-    return found
+    return found, printed.getvalue()
 
 
 def _reason(error: BaseException) -> str:

@@ -99,7 +99,8 @@ def _loaded(plugins: "Plugins", entry: Entry, status: Status) -> Status:
             reason = f"{status.reason}   ({error.message})"
             return evolve(status, reason=reason, import_ms=_since(started))
         return evolve(status, state="broken", reason=reason, import_ms=_since(started))
-    status = evolve(status, import_ms=_since(started))
+    remark = status.reason or plugins.remarks.get(entry, "")
+    status = evolve(status, reason=remark, import_ms=_since(started))
     found = list(faults(entry.kind, cls))
     return evolve(status, state="broken", reason="; ".join(found)) if found else status
 

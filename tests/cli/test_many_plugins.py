@@ -126,6 +126,7 @@ def test_each_bad_one_is_reported_with_its_reason(site) -> None:
         "unreadable": "'>>> what' is no requirement",
         "?": "no line of this kind",
         "twin": "offers it too",
+        "loud": "it prints while it is loaded: 'HELLO",
     }.items():
         assert reason in reasons[name], name
     assert states["loud"] == "ok"

@@ -113,8 +113,10 @@ def test_a_broken_plugin_breaks_only_itself(site, body: str, reason: str) -> Non
 
 def test_what_a_plugin_prints_at_import_stays_out_of_our_output(site, capsys) -> None:
     site.add("acme-loud", "print('HELLO')\n" + GOOD)
-    host(site).load("harness", "good")
+    plugins = host(site)
+    (state,) = [s for s in survey(plugins, "harness", check=True) if s.name == "good"]
     assert capsys.readouterr().out == ""
+    assert (state.state, state.reason) == ("ok", r"it prints while it is loaded: 'HELLO\n'")
 
 
 def test_two_of_one_name_are_an_error_that_names_both(site) -> None:

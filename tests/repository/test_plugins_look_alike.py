@@ -16,6 +16,12 @@ KINDS = {  # the folder under plugins/, also the end of the entry-point group, a
     "trackers": "tracker",
 }
 
+KEYS = {
+    *("name", "version", "description", "readme", "license", "requires-python"),
+    *("dependencies", "optional-dependencies", "entry-points"),
+}
+"""What a plugin's [project] table may hold."""
+
 
 def differences(plugin: Path, core: dict) -> Iterator[str]:
     """Yield each way in which a plugin departs from the pattern."""
@@ -37,6 +43,8 @@ def wrong_metadata(plugin: Path, project: dict, core: dict) -> Iterator[str]:
     """Yield what is not as the folder's name or the core's metadata says."""
     if project["name"] != f"rllm-{KINDS[plugin.parent.name]}-{plugin.name}":
         yield f"is named {project['name']}"
+    for key in project.keys() - KEYS:
+        yield f"has the key {key}, which the pattern lacks"
     for key in ("version", "requires-python", "license", "readme"):
         if project.get(key) != core[key]:
             yield f"has {key} = {project.get(key)}, the core {core[key]}"
