@@ -4,7 +4,7 @@ Agents need a base URL and a key. `Gateway.open` makes a session for one rollout
 is handed to an agent; the agent's calls are answered by the upstream that their role is routed
 to; `Session.close` hands over every call as a `Step`, with ids, logprobs, parent and provenance.
 
-    server.py      the HTTP server: what happens to a call, and when it fails
+    server.py      the HTTP server;  answering.py what happens to a call, and when it fails
     address.py     what a request's path, query and headers ask for;  counting.py token counts
     listening.py   where it listens;  control.py its own API, for trainers that run it alone
     session.py     one rollout: key, limits, record

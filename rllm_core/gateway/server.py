@@ -1,18 +1,17 @@
-"""The HTTP server: sessions by path, keys, dialects, and what happens when a call fails."""
+"""The HTTP server: sessions by path, keys, dialects, roles."""
 
-import asyncio
 import json
 import re
-import traceback
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from aiohttp import web
 
-from rllm_core.errors import ConfigError, RllmError
+from rllm_core.errors import ConfigError
 from rllm_core.gateway.address import Address, models_body
-from rllm_core.gateway.calls import Answer, Call, Refusal
+from rllm_core.gateway.answering import answer_call, within_bounds
+from rllm_core.gateway.calls import Call, Refusal
 from rllm_core.gateway.counting import count_prompt
 from rllm_core.gateway.dialects import Dialect, Target
 from rllm_core.gateway.exchange import Exchange
@@ -22,17 +21,11 @@ from rllm_core.gateway.rendering import Rendering
 from rllm_core.gateway.reply import AgentGone, Reply
 from rllm_core.gateway.routing import Route
 from rllm_core.gateway.session import Limits, Session
-from rllm_core.gateway.tokens import answer_with_tokens
-from rllm_core.gateway.tree import Node
 from rllm_core.gateway.wire import Wire
-from rllm_core.types import ErrorRecord, Stop
 from rllm_core.upstream import Upstream, WireUpstream
 from rllm_core.upstream.cassette import Tape
 
 __all__ = ["Gateway"]
-
-T = TypeVar("T")
-
 
 _HUNG_UP = 499
 """The status that servers use among themselves for a client that closed its connection."""
@@ -237,49 +230,11 @@ class Gateway:
             raise Refusal(403, f"this session's key does not open the role {call.model!r}")
         exchange = Exchange(call_id, session, self._routes[role], agent, call)
         if target.counted:
-            tokens = await self._bounded(session, count_prompt(exchange))
+            tokens = await within_bounds(session, count_prompt(exchange))
             return web.json_response(target.counted(tokens))
         session.counts.update(f"calls whose {field} was ignored" for field in call.ignored)
-        return await self._reply(exchange, Reply(request, dialect, exchange, self.keepalive))
-
-    async def _reply(self, exchange: Exchange, reply: Reply) -> web.StreamResponse:
-        session = exchange.session
-        node: Node | None = None
-        try:
-            async with reply.alive():
-                answer, node = await self._bounded(session, self._answer(exchange, reply))
-            return await reply.finish(answer)
-        except Refusal as refusal:
-            return await reply.refuse(refusal)
-        except (AgentGone, asyncio.CancelledError):
-            # The agent is gone: a reply that it never got is no part of its conversation.
-            if node is not None:
-                session.tree.drop(node)
-            session.counts["calls whose agent hung up"] += 1
-            raise
-
-    async def _answer(self, exchange: Exchange, reply: Reply) -> tuple[Answer, Node]:
-        if isinstance(exchange.route.upstream, WireUpstream):
-            return await self._wire.answer(exchange, reply)
-        return await answer_with_tokens(exchange)
-
-    async def _bounded(self, session: Session, work: Coroutine[Any, Any, T]) -> T:
-        """The boundary: whatever an upstream does wrong becomes a record and a refusal."""
-        limit = asyncio.timeout_at(_when(session.limits.deadline))
-        try:
-            with session.running():
-                async with limit:
-                    return await work
-        except (Refusal, AgentGone):
-            raise
-        except Exception as error:  # the boundary
-            if limit.expired():
-                why = "the rollout's deadline passed during this call"
-                raise session.refuse(Stop.TIMEOUT, why) from None
-            category = error.category if isinstance(error, RllmError) else "model"
-            message = str(error) or type(error).__name__
-            session.errors.append(ErrorRecord(category, message, traceback.format_exc()))
-            raise Refusal(502, message) from error
+        reply = Reply(request, dialect, exchange, self.keepalive)
+        return await answer_call(exchange, reply, self._wire)
 
     async def _parsed(self, request: web.Request, dialect: Dialect) -> Call:
         body = await self._body(request)
@@ -295,10 +250,6 @@ class Gateway:
             raise Refusal(413, f"the request is larger than {self.max_body >> 20} MiB") from None
         except (ValueError, RecursionError) as error:
             raise Refusal(400, f"the request body is not JSON: {error}") from None
-
-
-def _when(deadline: float) -> float | None:
-    return None if deadline == float("inf") else deadline
 
 
 def _refused(dialect: Dialect, refusal: Refusal) -> web.Response:

@@ -206,7 +206,7 @@ async def test_an_error_and_pings_inside_a_stream(renderer, claude):
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"),
         ({"temperature": "hot"}, "temperature"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"stop_sequences": [1]}, "stop"),
+        ({"stop_sequences": [1]}, "stop_sequences must be"),
         ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "json_schema"),
         (
             {"messages": [{"role": "user", "content": [

@@ -265,6 +265,7 @@ TEXT = {"contents": [{"parts": [{"text": "a"}]}]}
         ({"tools": [{"functionDeclarations": [{"name": "a"}]}],
           "toolConfig": {"functionCallingConfig": {"mode": "ANY"}}}, "cannot be forced"),
         ({"generationConfig": {"temperature": "hot"}}, "temperature"),
+        ({"generationConfig": {"maxOutputTokens": 0}}, "maxOutputTokens must be"),
         ({"generationConfig": {"candidateCount": 2}}, "candidateCount"),
         ({"generationConfig": {"responseSchema": {"type": "STRING"}}}, "json_schema"),
         ({"generation_config": {"response_mime_type": "application/json"}}, "json_object"),

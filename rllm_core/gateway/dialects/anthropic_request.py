@@ -63,7 +63,7 @@ def parse_messages(body: Any) -> Call:
     schema = _schema(body)
     if schema is not None:
         chat["response_format"] = response_format(schema)
-    call = parse_chat(chat)
+    call = parse_chat(chat, {"stop": "stop_sequences"})
     thinking = object_at("thinking", body.get("thinking") or {})
     call.show_reasoning = thinking.get("type", "disabled") != "disabled"
     call.ignored = unknown_fields(body, _NO_EFFECT.union(_READ, _SAME))

@@ -32,12 +32,18 @@ _SAMPLING: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+_OWN_NAMES: Mapping[str, str] = {}
+
+
 def _bad(message: str) -> Refusal:
     return Refusal(400, message)
 
 
-def parse_chat(body: Any) -> Call:
-    """The request as a `Call`; a 400 names the field that is wrong and what it should be."""
+def parse_chat(body: Any, names: Mapping[str, str] = _OWN_NAMES) -> Call:
+    """The request as a `Call`; a 400 names the field that is wrong and what it should be.
+
+    Other dialects come through here too: `names` gives their own names of sampling parameters.
+    """
     if not isinstance(body, dict):
         raise _bad(f"the request body must be a JSON object, not {type(body).__name__}")
     if body.get("n") not in (None, 1):
@@ -55,8 +61,8 @@ def parse_chat(body: Any) -> Call:
         model=str(body.get("model") or ""),
         stream=bool(body.get("stream")),
         include_usage=bool(options.get("include_usage")),
-        asked=_asked(body),
-        max_tokens=_max_tokens(body),
+        asked=_asked(body, names),
+        max_tokens=_max_tokens(body, names),
         tool_choice=body.get("tool_choice"),
         want_logprobs=bool(body.get("logprobs")),
         want_ids=bool(body.get("return_token_ids")),
@@ -117,32 +123,33 @@ def _tools(tools: Any) -> tuple[Mapping[str, Any], ...]:
     return tuple(tools)
 
 
-def _asked(body: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     asked = {}
     for key, (fits, expected) in _SAMPLING.items():
         value = body.get(key)
         if value is None:
             continue
         if not fits(value):
-            raise _bad(f"{key} must be {expected}, not {value!r:.40}")
+            raise _bad(f"{names.get(key, key)} must be {expected}, not {value!r:.40}")
         asked[key] = value
     if body.get("stop") is not None:
-        asked["stop"] = _stops(body["stop"])
+        asked["stop"] = _stops(names.get("stop", "stop"), body["stop"])
     return asked
 
 
-def _stops(stop: Any) -> tuple[str, ...]:
+def _stops(name: str, stop: Any) -> tuple[str, ...]:
     texts: Sequence[Any] = [stop] if isinstance(stop, str) else stop
     if not isinstance(texts, list) or not all(isinstance(s, str) for s in texts):
-        raise _bad("stop must be a text or a list of texts")
+        raise _bad(f"{name} must be a text or a list of texts")
     return tuple(filter(None, texts))
 
 
-def _max_tokens(body: Mapping[str, Any]) -> int | None:
+def _max_tokens(body: Mapping[str, Any], names: Mapping[str, str]) -> int | None:
     for key in ("max_completion_tokens", "max_tokens"):
         value = body.get(key)
         if value is not None:
             if not _integer(value) or value < 1:
-                raise _bad(f"{key} must be a whole number of at least 1, not {value!r:.40}")
+                name = names.get(key, key)
+                raise _bad(f"{name} must be a whole number of at least 1, not {value!r:.40}")
             return int(value)
     return None

@@ -65,7 +65,7 @@ def parse_contents(body: Any, *, counting: bool = False) -> Call:
     if chat.get("stop") == []:
         del chat["stop"]
     chat |= {"messages": messages, **_tools(body), **_format(config)}
-    call = parse_chat(chat)
+    call = parse_chat(chat, {name: key for key, name in _SAMPLING.items()})
     thinking = camel(object_at("thinkingConfig", config.get("thinkingConfig") or {}))
     call.show_reasoning = bool(thinking.get("includeThoughts"))
     call.ignored = (*unknown_fields(body, _KNOWN), *unknown_fields(config, _CONFIG))
