@@ -15,10 +15,10 @@ from rllm_core.gateway.session import Session
 from rllm_core.gateway.tokens import answer_with_tokens
 from rllm_core.gateway.tree import Node
 from rllm_core.gateway.wire import Wire
-from rllm_core.types import ErrorRecord, Stop
+from rllm_core.types import ErrorRecord, Stop, Usage
 from rllm_core.upstream import WireUpstream
 
-__all__ = ["answer_call", "within_bounds"]
+__all__ = ["answer_call", "answer_empty", "within_bounds"]
 
 T = TypeVar("T")
 
@@ -39,6 +39,16 @@ async def answer_call(exchange: Exchange, reply: Reply, wire: Wire) -> web.Strea
             session.tree.drop(node)
         session.counts["calls whose agent hung up"] += 1
         raise
+
+
+async def answer_empty(exchange: Exchange, reply: Reply) -> web.StreamResponse:
+    """An empty reply to a request that only warms a connection up: it is no call."""
+    exchange.session.counts["warm-ups answered without a model"] += 1
+    message = {"role": "assistant", "content": ""}
+    started = int(exchange.started)
+    return await reply.finish(
+        Answer(exchange.id, exchange.model, started, message, "stop", Usage())
+    )
 
 
 async def _answer(exchange: Exchange, reply: Reply, wire: Wire) -> tuple[Answer, Node]:

@@ -7,7 +7,16 @@ from attrs import Factory, define, frozen
 
 from rllm_core.types import Logprobs, Message, Stop, TokenIds, Usage
 
-__all__ = ["Answer", "Call", "Delta", "Refusal"]
+__all__ = ["Answer", "Call", "Delta", "Refusal", "ToolForm"]
+
+
+@frozen
+class ToolForm:
+    """What a tool was before it became a function: its kind, its own name, its namespace."""
+
+    kind: str
+    name: str
+    namespace: str = ""
 
 
 @define
@@ -32,6 +41,11 @@ class Call:
     want_ids: bool = False
     show_reasoning: bool = True
     ignored: tuple[str, ...] = ()
+    tool_forms: Mapping[str, ToolForm] = Factory(dict)
+    echo: Mapping[str, Any] = Factory(dict)
+    after: str | None = None
+    instructed: bool = False
+    local: bool = False
 
 
 @frozen

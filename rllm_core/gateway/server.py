@@ -10,8 +10,9 @@ from aiohttp import web
 
 from rllm_core.errors import ConfigError
 from rllm_core.gateway.address import Address, models_body
-from rllm_core.gateway.answering import answer_call, within_bounds
+from rllm_core.gateway.answering import answer_call, answer_empty, within_bounds
 from rllm_core.gateway.calls import Call, Refusal
+from rllm_core.gateway.continuing import go_on
 from rllm_core.gateway.counting import count_prompt
 from rllm_core.gateway.dialects import Dialect, Target
 from rllm_core.gateway.exchange import Exchange
@@ -193,6 +194,8 @@ class Gateway:
         if address.session is None:
             raise Refusal(404, f"no such path: {request.path}; calls go to /sessions/ID/v1/…")
         session = self._session(address.session, address.key)
+        if request.headers.get("Upgrade", "").lower() == "websocket":  # Codex then comes by HTTP
+            raise Refusal(426, "this gateway speaks HTTP only: send the request as a POST")
         if request.method == "GET":
             return self._models(session, address)
         if address.target is None or request.method != "POST":
@@ -224,10 +227,14 @@ class Gateway:
     ) -> web.StreamResponse:
         dialect = target.dialect
         call = await self._parsed(request, dialect)
+        if call.local:
+            exchange = Exchange("warmup", session, self._routes[session.roles[0]], agent, call)
+            return await answer_empty(exchange, Reply(request, dialect, exchange, self.keepalive))
         call_id = "" if target.counted else session.admit()
         role = session.role_of(call.model)
         if role != call.model and call.model in self._routes:
             raise Refusal(403, f"this session's key does not open the role {call.model!r}")
+        go_on(session, call, call_id)
         exchange = Exchange(call_id, session, self._routes[role], agent, call)
         if target.counted:
             tokens = await within_bounds(session, count_prompt(exchange))

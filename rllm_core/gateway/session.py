@@ -86,6 +86,8 @@ class Session:
         self.errors: list[ErrorRecord] = []
         self.stop: Stop | None = None
         self.closed = False
+        self.instructed: set[str] = set()
+        """Calls whose first message was an instruction for them alone."""
         self._seed = secrets.randbits(63) if seed is None else seed
         self._fixed_seed = seed is not None
         self._forget = forget

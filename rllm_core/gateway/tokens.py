@@ -116,7 +116,7 @@ def _refuse_unable(call: Call) -> None:
 
 
 def _count_ignored(session: Session, call: Call) -> None:
-    for key in ("frequency_penalty", "presence_penalty", "logit_bias"):
+    for key in ("frequency_penalty", "presence_penalty", "logit_bias", "reasoning_effort"):
         if call.body.get(key):
             session.counts[f"calls whose {key} was ignored"] += 1
 

@@ -6,6 +6,7 @@ Chat Completions first: `chat_request.py` checks what all have in common.
 
     chat.py        Chat Completions;  chat_request.py its requests
     anthropic.py   Anthropic Messages;  anthropic_request.py
+    responses.py   Responses;  responses_request.py, responses_items.py, responses_tools.py
     gemini.py      Gemini;  gemini_request.py, gemini_schema.py
     incoming.py    reading untrusted JSON, building messages;  outgoing.py events and pieces
 """
@@ -19,6 +20,7 @@ from rllm_core.gateway.dialects.anthropic import AnthropicMessages
 from rllm_core.gateway.dialects.chat import ChatCompletions
 from rllm_core.gateway.dialects.gemini import Gemini
 from rllm_core.gateway.dialects.protocol import Dialect, StreamForm
+from rllm_core.gateway.dialects.responses import Responses
 
 __all__ = [
     "DIALECTS",
@@ -26,6 +28,7 @@ __all__ = [
     "ChatCompletions",
     "Dialect",
     "Gemini",
+    "Responses",
     "StreamForm",
     "Target",
     "target_of",
@@ -36,6 +39,7 @@ _ANTHROPIC = AnthropicMessages()
 DIALECTS: dict[str, Dialect] = {
     "chat/completions": ChatCompletions(),
     "messages": _ANTHROPIC,
+    "responses": Responses(),
 }
 """By the path after the API's version, where that is all there is to know."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rllm_core.gateway.calls import Answer, Call, Delta, Refusal
 from rllm_core.gateway.dialects.chat_request import parse_chat
-from rllm_core.gateway.dialects.outgoing import EVENT_STREAM, event
+from rllm_core.gateway.dialects.outgoing import EVENT_STREAM, event, openai_error, token_logprobs
 from rllm_core.types import Usage
 
 __all__ = ["ChatCompletions"]
@@ -49,24 +49,7 @@ class ChatCompletions:
 
     def error(self, refusal: Refusal) -> dict[str, Any]:
         """OpenAI's error object."""
-        return {
-            "error": {
-                "message": refusal.message,
-                "type": _TYPES.get(refusal.status, "server_error"),
-                "param": None,
-                "code": refusal.code,
-            }
-        }
-
-
-_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "invalid_request_error",
-    413: "invalid_request_error",
-    429: "rate_limit_error",
-}
+        return openai_error(refusal)
 
 
 def _usage(answer: Answer) -> dict[str, int]:
@@ -81,17 +64,7 @@ def _usage(answer: Answer) -> dict[str, int]:
 def _logprobs(call: Call, answer: Answer) -> dict[str, Any] | None:
     if not call.want_logprobs or answer.logprobs is None:
         return None
-    pairs = zip(answer.texts, answer.logprobs, strict=True)
-    content = [
-        {
-            "token": text,
-            "logprob": logprob,
-            "bytes": list(text.encode("utf-8", "replace")),
-            "top_logprobs": [],
-        }
-        for text, logprob in pairs
-    ]
-    return {"content": content, "refusal": None}
+    return {"content": token_logprobs(answer.texts, answer.logprobs), "refusal": None}
 
 
 class _ChatStream:

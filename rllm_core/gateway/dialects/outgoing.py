@@ -1,12 +1,20 @@
 """What dialects share on the way out: events, replies in pieces, arguments as objects."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rllm_core.gateway.calls import Delta
+from rllm_core.gateway.calls import Delta, Refusal
+from rllm_core.types import Logprobs
 
-__all__ = ["EVENT_STREAM", "arguments_object", "deltas_of", "event"]
+__all__ = [
+    "EVENT_STREAM",
+    "arguments_object",
+    "deltas_of",
+    "event",
+    "openai_error",
+    "token_logprobs",
+]
 
 EVENT_STREAM = "text/event-stream"
 
@@ -43,3 +51,38 @@ def arguments_object(text: str | None) -> dict[str, Any]:
     if value is None:
         return {}
     return value if isinstance(value, dict) else {"arguments": value}
+
+
+_OPENAI_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "invalid_request_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+}
+
+
+def openai_error(refusal: Refusal) -> dict[str, Any]:
+    """OpenAI's error object, the same in all of its formats."""
+    return {
+        "error": {
+            "message": refusal.message,
+            "type": _OPENAI_TYPES.get(refusal.status, "server_error"),
+            "param": None,
+            "code": refusal.code,
+        }
+    }
+
+
+def token_logprobs(texts: Sequence[str], logprobs: Logprobs) -> list[dict[str, Any]]:
+    """The sampled tokens and their logprobs, as OpenAI lists them."""
+    return [
+        {
+            "token": text,
+            "logprob": logprob,
+            "bytes": list(text.encode("utf-8", "replace")),
+            "top_logprobs": [],
+        }
+        for text, logprob in zip(texts, logprobs, strict=True)
+    ]
