@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rllm_core.gateway import Gateway
-from rllm_core.gateway.calls import Answer, Call, Delta, Refusal
-from rllm_core.gateway.dialects import AnthropicMessages, ChatCompletions, Gemini
+from rllm_core.gateway.calls import Answer, Call, Delta, Refusal, ToolForm
+from rllm_core.gateway.dialects import AnthropicMessages, ChatCompletions, Gemini, Responses
 from rllm_core.gateway.dialects.incoming import chat_call
 from rllm_core.gateway.dialects.outgoing import deltas_of
 from rllm_core.testing.upstream import ScriptedUpstream
@@ -22,6 +22,7 @@ from rllm_core.types import Usage
 STREAM = "streamGenerateContent"
 DIALECTS = {
     "chat": ChatCompletions(),
+    "responses": Responses(),
     "anthropic": AnthropicMessages(),
     "gemini events": Gemini("policy", STREAM),
     "gemini array": Gemini("policy", STREAM, events=False),
@@ -92,6 +93,36 @@ def gathered_anthropic(chunks: list[dict]) -> dict:
     return message
 
 
+def gathered_responses(chunks: list[dict]) -> dict:
+    """The last event's response, which all events before it must amount to."""
+    items: list[dict] = []
+    for number, event in enumerate(chunks):
+        kind = event["type"].removeprefix("response.")
+        assert event["sequence_number"] == number
+        if "output_index" not in event:
+            continue
+        match kind.split("."):
+            case ["output_item", "added"]:
+                assert event["output_index"] == len(items)
+                items.append(event["item"])
+            case ["content_part" | "reasoning_summary_part", "added"]:
+                items[-1].setdefault("summary", []).append(event["part"])
+                items[-1]["so far"] = ""
+            case [_, "delta"]:
+                items[-1]["so far"] = items[-1].get("so far", "") + event["delta"]
+            case [what, "done"] if what not in ("output_item", "content_part"):
+                if "part" not in event:
+                    said = {event.get(key) for key in ("text", "arguments", "input")}
+                    assert items[-1]["so far"] in said
+            case ["output_item", "done"]:
+                assert event["output_index"] == len(items) - 1
+                assert event["item"]["id"] == items[-1]["id"]
+                items[-1] = event["item"]
+    response = chunks[-1]["response"]
+    assert response["output"] == items
+    return response
+
+
 def joined(parts: list[dict]) -> list[dict]:
     """Gemini's parts, with neighbouring texts of one kind as one."""
     out: list[dict] = []
@@ -116,6 +147,7 @@ def whole_gemini(body: dict) -> dict:
 
 GATHER = {
     "chat": (gathered_chat, whole_chat),
+    "responses": (gathered_responses, lambda body: body),
     "anthropic": (gathered_anthropic, lambda body: body),
     "gemini events": (gathered_gemini, whole_gemini),
     "gemini array": (gathered_gemini, whole_gemini),
@@ -162,7 +194,8 @@ def pieces(delta: Delta, chance: random.Random) -> list[Delta]:
 def test_a_stream_says_what_a_whole_reply_says(name, answer, shown, chance):
     dialect = DIALECTS[name]
     gather, whole = GATHER[name]
-    call = Call({}, [], show_reasoning=shown)
+    forms = {"bash": ToolForm("custom", "sh", "box")}
+    call = Call({}, [], show_reasoning=shown, tool_forms=forms)
     form = dialect.stream(call, answer.id, answer.model)
     data = form.start(chance.choice([None, answer.usage]))
     for delta in deltas_of(answer.message):
@@ -297,8 +330,63 @@ GEMINI = {
         "responseMimeType": "text/plain",
     },
 }
+RESPONSES = {
+    "model": "policy",
+    "instructions": "a",
+    "input": [
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "b"}]},
+        {"role": "user", "content": "c"},
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [{"type": "summary_text", "text": "d"}],
+            "content": [{"type": "reasoning_text", "text": "d"}],
+            "encrypted_content": "rllm:ZA==",
+        },
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "e"}]},
+        {"type": "function_call", "call_id": "f", "name": "g", "arguments": "{}", "namespace": "n"},
+        {"type": "custom_tool_call", "call_id": "h", "name": "i", "input": "j"},
+        {
+            "type": "local_shell_call",
+            "call_id": "k",
+            "action": {"type": "exec", "command": ["l"], "env": {}},
+        },
+        {"type": "function_call_output", "call_id": "f", "output": "m"},
+        {
+            "type": "custom_tool_call_output",
+            "call_id": "h",
+            "output": [{"type": "input_text", "text": "o"}],
+        },
+        {"type": "local_shell_call_output", "id": "k", "output": "p"},
+        {"type": "additional_tools", "role": "developer", "tools": []},
+    ],
+    "tools": [
+        {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "g"}]},
+        {
+            "type": "custom",
+            "name": "i",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "q"},
+        },
+        {"type": "local_shell"},
+        {"type": "web_search", "external_web_access": True},
+    ],
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "text": {"format": {"type": "text"}, "verbosity": "low"},
+    "include": ["reasoning.encrypted_content", "message.output_text.logprobs"],
+    "max_output_tokens": 9,
+    "temperature": 1.0,
+    "top_p": 0.5,
+    "store": False,
+    "metadata": {},
+    "client_metadata": {},
+    "prompt_cache_key": "r",
+    "truncation": "disabled",
+}
 PATHS = {
     "chat": ("/v1/chat/completions", CHAT),
+    "responses": ("/v1/responses", RESPONSES),
     "anthropic": ("/v1/messages", ANTHROPIC),
     "anthropic count": ("/v1/messages/count_tokens", ANTHROPIC),
     "gemini": ("/v1beta/models/policy:generateContent", GEMINI),
@@ -390,10 +478,13 @@ async def test_malformed_bodies_get_the_dialects_own_400(gateway, renderer, name
         assert says_what_is_wrong(name, 400, await got.text())
 
 
+BODIES = {"chat": CHAT, "responses": RESPONSES, "anthropic": ANTHROPIC, "gemini events": GEMINI}
+
+
 @settings(max_examples=500, deadline=None)
-@given(data=st.data(), name=st.sampled_from(["chat", "anthropic", "gemini events"]))
+@given(data=st.data(), name=st.sampled_from([*BODIES]))
 def test_a_parser_gives_a_call_or_says_why_not(data, name):
-    body = data.draw(junk | spoilt({"chat": CHAT, "anthropic": ANTHROPIC}.get(name, GEMINI)))
+    body = data.draw(junk | spoilt(BODIES[name]))
     refused = None
     try:
         call = DIALECTS[name].parse(body)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rllm_core.gateway.calls import Call
-from rllm_core.gateway.dialects import AnthropicMessages, ChatCompletions, Gemini
+from rllm_core.gateway.dialects import AnthropicMessages, ChatCompletions, Gemini, Responses
 from rllm_core.gateway.renderers import ChatMLRenderer
 from rllm_core.gateway.renderers.hermes import call_text
 from rllm_core.gateway.tree import TokenTree
@@ -26,8 +26,13 @@ TEMPLATES = ("keep", "strip")
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no recorded requests in {DATA}")
 
 
-PARSERS = {"chat": ChatCompletions(), "anthropic": AnthropicMessages(), "gemini": Gemini()}
-IDS = {"chat": "call_{}", "anthropic": "toolu_{}", "gemini": "{}"}
+PARSERS = {
+    "chat": ChatCompletions(),
+    "responses": Responses(),
+    "anthropic": AnthropicMessages(),
+    "gemini": Gemini(),
+}
+IDS = {"chat": "call_{}", "responses": "call_{}", "anthropic": "toolu_{}", "gemini": "{}"}
 """How the recording server named a call in each format."""
 
 
@@ -35,7 +40,7 @@ def sessions():
     """Runs in a format that is served, as (agent, requests in order)."""
     for file in sorted(DATA.glob("*.jsonl")):
         rows = [json.loads(line) for line in file.read_text().splitlines()]
-        rows = [r for r in rows if r["api"] in PARSERS]
+        rows = [r for r in rows if r["api"] in PARSERS and r["method"] == "POST"]
         if rows:
             yield file.stem, rows
 
