@@ -164,6 +164,16 @@ async def test_overflow_is_anthropics_own_error(gateway: Gateway, renderer, clau
     assert (await session.close()).stop is Stop.CONTEXT_OVERFLOW
 
 
+async def test_a_servers_overflow_is_told_in_anthropics_words(gateway: Gateway, claude):
+    body = '{"error": {"message": "maximum context length is 10", "code": null}}'
+    async with WireServer([WireReply(status=400, body=body)]) as server:
+        gateway.route("policy", WireUpstream(server.base_url, "m"))
+        session = gateway.open("s1")
+        with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: .* is 10"):
+            await ask(claude(session), True, messages=USER)
+    assert (await session.close()).stop is Stop.CONTEXT_OVERFLOW
+
+
 async def test_errors_have_the_apis_own_shape(gateway: Gateway, renderer, claude):
     gateway.route("policy", ScriptedUpstream(["x"], renderer), renderer=renderer)
     session = gateway.open("s1")
