@@ -34,3 +34,11 @@ def test_every_event_is_told() -> None:
     assert events
     for event in events:
         assert f"`{event}(" in DOCS.replace("\n", " ")
+
+
+def test_every_suite_and_fixture_is_told() -> None:
+    import rllm_core.testing
+    from rllm_core.testing import fixtures
+
+    for name in (*rllm_core.testing.__all__, *fixtures.__all__):
+        assert f"`{name}`" in DOCS, name
