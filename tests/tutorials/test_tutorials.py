@@ -10,7 +10,7 @@ from rllm_core.scaffold import SCAFFOLDED
 DOCS = Path(__file__).resolve().parents[2] / "docs/tutorials"
 PAGES = sorted(DOCS.glob("*.md"))
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def test_every_kind_has_its_tutorial():
