@@ -26,6 +26,12 @@ class Call:
     `asked` holds the sampling parameters that the agent named; `body` the whole request in Chat
     Completions form, for servers that speak it themselves. `show_reasoning` says whether the reply
     may show what was thought; `ignored` names fields of the request that had no effect.
+
+    `tool_forms` has, by function name, the tools that are no plain functions in the caller's
+    dialect; `echo` what the reply repeats of the request. `after` is an earlier call of the session
+    whose conversation these messages go on; `instructed` says that the first message is an
+    instruction for this call alone. `local` asks for an empty reply without a model. `prompt`, a
+    text or token ids, is sampled from as it is, in place of the messages.
     """
 
     body: Mapping[str, Any]
@@ -46,6 +52,7 @@ class Call:
     after: str | None = None
     instructed: bool = False
     local: bool = False
+    prompt: str | list[int] | None = None
 
 
 @frozen

@@ -66,6 +66,24 @@ class Rendering:
             return None
         return bridged.token_ids[len(whole) :]
 
+    def prompt(self, prompt: str | list[int]) -> tuple[TokenIds, str]:
+        """A prompt that no template touches, as ids and as text; what it cannot be is a 400."""
+        encode: Callable[[str], list[int]] | None = getattr(self.renderer, "encode", None)
+        if encode is None and isinstance(prompt, str):
+            raise Refusal(400, "this model's renderer takes no plain text: send token ids")
+        try:
+            if encode is None or isinstance(prompt, list):
+                ids = [int(i) for i in prompt]
+                return array("i", ids), self.renderer.decode(ids)
+            return array("i", encode(prompt)), prompt
+        except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
+            raise Refusal(400, f"this prompt cannot be sampled from: {error}") from error
+
+    def text(self, ids: TokenIds) -> Parsed:
+        """A sampled completion as plain text, without the token that ended it."""
+        end = len(ids) - 1 if ids and ids[-1] in self.stop_token_ids else len(ids)
+        return Parsed(self.renderer.decode(ids[:end]))
+
     async def parse(self, ids: TokenIds, tools: Tools) -> Parsed:
         """A sampled reply as a message."""
         if len(ids) < _TOKENS and not self._lock.locked():

@@ -76,7 +76,8 @@ async def answer_with_tokens(exchange: Exchange) -> tuple[Answer, Node]:
     try:
         output = await _sample(exchange, prompt, params, slot)
         _cut_at_stop(rendering, output, params.stop)
-        parsed = await rendering.parse(output.ids, tools)
+        raw = call.prompt is not None
+        parsed = rendering.text(output.ids) if raw else await rendering.parse(output.ids, tools)
     except BaseException:
         session.tree.cancel(place, slot)
         raise
@@ -124,6 +125,10 @@ def _count_ignored(session: Session, call: Call) -> None:
 async def prompt_of(exchange: Exchange, rendering: Rendering) -> tuple[Place, TokenIds, str | None]:
     """Where the call belongs in the tree, the ids that it adds there, and why it is no bridge."""
     session, call = exchange.session, exchange.call
+    if call.prompt is not None:  # a branch of its own: no chat has a message of this role
+        ids, text = rendering.prompt(call.prompt)
+        told = [{"role": "prompt", "content": text}]
+        return session.tree.place(exchange.agent, exchange.route.role, (), told), ids, None
     place = session.tree.place(exchange.agent, exchange.route.role, call.tools, call.messages)
     if place.parent is not None:
         reason = "the earlier call has no token ids"

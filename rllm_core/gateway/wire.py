@@ -73,6 +73,12 @@ class Wire:
         good; Refusal (400) passes on its complaint about the request.
         """
         session, call = exchange.session, exchange.call
+        if call.prompt is not None:
+            raise Refusal(
+                400,
+                f"the role {exchange.route.role!r} is a chat server: plain prompts need a token "
+                "upstream",
+            )
         role = exchange.route.role
         place = session.tree.place(exchange.agent, role, call.tools, call.messages)
         slot = session.begin(place)

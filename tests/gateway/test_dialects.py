@@ -330,6 +330,16 @@ GEMINI = {
         "responseMimeType": "text/plain",
     },
 }
+COMPLETIONS = {
+    "model": "policy",
+    "prompt": ["one two"],
+    "max_tokens": 9,
+    "stop": ["x"],
+    "logprobs": 1,
+    "echo": False,
+    "return_token_ids": True,
+    "stream_options": {"include_usage": True},
+}
 RESPONSES = {
     "model": "policy",
     "instructions": "a",
@@ -386,6 +396,8 @@ RESPONSES = {
 }
 PATHS = {
     "chat": ("/v1/chat/completions", CHAT),
+    "completions": ("/v1/completions", COMPLETIONS),
+    "completions ids": ("/v1/completions", {**COMPLETIONS, "prompt": [1, 2]}),
     "responses": ("/v1/responses", RESPONSES),
     "anthropic": ("/v1/messages", ANTHROPIC),
     "anthropic count": ("/v1/messages/count_tokens", ANTHROPIC),

@@ -6,6 +6,7 @@ Chat Completions first: `chat_request.py` checks what all have in common.
 
     chat.py        Chat Completions;  chat_request.py its requests
     anthropic.py   Anthropic Messages;  anthropic_request.py
+    completions.py Completions
     responses.py   Responses;  responses_request.py, responses_items.py, responses_tools.py
     gemini.py      Gemini;  gemini_request.py, gemini_schema.py
     incoming.py    reading untrusted JSON, building messages;  outgoing.py events and pieces
@@ -18,6 +19,7 @@ from attrs import frozen
 
 from rllm_core.gateway.dialects.anthropic import AnthropicMessages
 from rllm_core.gateway.dialects.chat import ChatCompletions
+from rllm_core.gateway.dialects.completions import Completions
 from rllm_core.gateway.dialects.gemini import Gemini
 from rllm_core.gateway.dialects.protocol import Dialect, StreamForm
 from rllm_core.gateway.dialects.responses import Responses
@@ -26,6 +28,7 @@ __all__ = [
     "DIALECTS",
     "AnthropicMessages",
     "ChatCompletions",
+    "Completions",
     "Dialect",
     "Gemini",
     "Responses",
@@ -38,6 +41,7 @@ _ANTHROPIC = AnthropicMessages()
 
 DIALECTS: dict[str, Dialect] = {
     "chat/completions": ChatCompletions(),
+    "completions": Completions(),
     "messages": _ANTHROPIC,
     "responses": Responses(),
 }
