@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -29,7 +30,7 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -41,6 +42,8 @@ MESSAGES = [
     {"role": "system", "content": "You are a careful assistant. " * 20},
     {"role": "user", "content": "Say the thing, in sixty-four tokens."},
 ]
+KEY = "GATEWAY_COMPARE_KEY"
+"""The variable that holds this run's key to LiteLLM, which serves nobody without one."""
 PACKAGES = {"rllm-model-gateway": "rllm-model-gateway", "litellm": "litellm[proxy]"}
 
 
@@ -121,7 +124,8 @@ def running(command: list[str], url: str, log: Path, **environ: str):
         wait_for(url, process, log)
         yield process
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:
@@ -176,7 +180,10 @@ def command_of(name: str, port: int, upstream: str, place: Path, logs: Path):
         json.dumps({"model_list": [{"model_name": MODEL, "litellm_params": parameters}]})
     )
     options = ["--config", str(config), "--port", str(port), "--num_workers", "1"]
-    return [str(commands / "litellm"), *options, "--telemetry", "False"], {"LITELLM_LOG": "ERROR"}
+    return [str(commands / "litellm"), *options, "--telemetry", "False"], {
+        "LITELLM_LOG": "ERROR",
+        "LITELLM_MASTER_KEY": os.environ[KEY],
+    }
 
 
 async def endpoints(http: aiohttp.ClientSession, name: str, url: str, count: int):
@@ -190,7 +197,7 @@ async def endpoints(http: aiohttp.ClientSession, name: str, url: str, count: int
         return found
     if name == "rllm-model-gateway":
         return [(f"{url}/sessions/{os.getpid()}-{i}/v1", "none") for i in range(count)]
-    return [(f"{url}/v1", "none")] * count
+    return [(f"{url}/v1", os.environ[KEY])] * count
 
 
 async def calls(name: str, url: str, count: int, at_once: int) -> list[float]:
@@ -307,6 +314,8 @@ def main() -> None:
     if options.upstream is not None:
         serve_upstream(options.upstream)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no server is left running
+    os.environ[KEY] = f"sk-{secrets.token_hex(24)}"
     names = ["ours", *(name for name in PACKAGES if name not in options.without)]
     logs = Path(tempfile.mkdtemp(prefix="gateway-compare."))
     try:
