@@ -6,13 +6,14 @@ The standard deviation is the population's (ddof 0) unless `ddof` says otherwise
 one, or one without spread, has zero credit: there is nothing to compare.
 """
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
 from rllm_core.algorithms import Algorithm, Credit, TrajectoryGroup, per_group
-from rllm_core.algorithms.losses import LossSpec, PPOClip
+from rllm_core.algorithms.losses import AGGREGATIONS, LossSpec, PPOClip
 from rllm_core.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -48,6 +49,27 @@ class GRPO(Algorithm):
             default="token-mean",
             metadata={"doc": "token-mean, sequence-mean or token-sum"},
         )
+
+        @clip_low.validator
+        def _check_low(self, _: Any, value: float) -> None:
+            if not 0 < value < 1:
+                raise ValueError(f"'clip_low' must be above 0 and below 1, not {value}")
+
+        @clip_high.validator
+        def _check_high(self, _: Any, value: float) -> None:
+            if not 0 < value < math.inf:
+                raise ValueError(f"'clip_high' must be a finite number above 0, not {value}")
+
+        @ddof.validator
+        def _check_ddof(self, _: Any, value: int) -> None:
+            if value not in (0, 1):
+                raise ValueError(f"'ddof' must be 0 or 1, not {value}")
+
+        @aggregation.validator
+        def _check_aggregation(self, _: Any, value: str) -> None:
+            if value not in AGGREGATIONS:
+                known = ", ".join(AGGREGATIONS)
+                raise ValueError(f"'aggregation' must be one of {known}, not {value!r}")
 
     @property
     def loss(self) -> LossSpec:

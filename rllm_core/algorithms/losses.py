@@ -16,7 +16,10 @@ from attrs import field, frozen
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["LossSpec", "PPOClip", "PolicyLoss"]
+__all__ = ["AGGREGATIONS", "LossSpec", "PPOClip", "PolicyLoss"]
+
+AGGREGATIONS = ("token-mean", "sequence-mean", "token-sum")
+"""How tokens may be weighted against each other; see `LossSpec`."""
 
 
 class PolicyLoss:

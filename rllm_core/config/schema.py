@@ -6,6 +6,7 @@ print; `kinds` says which kind of run a setting has an effect in, where that is 
 setting it in the other kind is an error.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -37,22 +38,39 @@ def setting(default: Any, doc: str, *, kinds: tuple[str, ...] = (), check: Any =
 
 
 def at_least(bound: float, *, above: bool = False) -> Any:
-    """A validator: None, or a number of at least `bound` (or above it)."""
+    """A validator: None, or a finite number of at least `bound` (or above it)."""
 
     def check(_: Any, attribute: Any, value: Any) -> None:
-        if value is not None and (value <= bound if above else value < bound):
+        if value is None:
+            return
+        if not math.isfinite(value):
+            raise ValueError(f"'{attribute.name}' must be a finite number, not {value}")
+        if value <= bound if above else value < bound:
             words = "above" if above else "at least"
             raise ValueError(f"'{attribute.name}' must be {words} {bound:g}, not {value}")
 
     return check
 
 
-def between(low: float, high: float) -> Any:
-    """A validator: None, or a number in [low, high]."""
+def between(low: float, high: float, *, above: bool = False) -> Any:
+    """A validator: None, or a number in [low, high] (or in (low, high])."""
 
     def check(_: Any, attribute: Any, value: Any) -> None:
-        if value is not None and not low <= value <= high:
-            raise ValueError(f"'{attribute.name}' must be from {low:g} to {high:g}, not {value}")
+        if value is not None and (not low <= value <= high or (above and value == low)):
+            words = f"above {low:g} and at most {high:g}" if above else f"from {low:g} to {high:g}"
+            raise ValueError(f"'{attribute.name}' must be {words}, not {value}")
+
+    return check
+
+
+def at_most_long(length: int) -> Any:
+    """A validator: None, or a text of at most `length` characters."""
+
+    def check(_: Any, attribute: Any, value: Any) -> None:
+        if value is not None and len(value) > length:
+            raise ValueError(
+                f"'{attribute.name}' must be at most {length} characters long, not {len(value)}"
+            )
 
     return check
 
@@ -62,7 +80,9 @@ class RunSettings:
     """The table `[run]`."""
 
     kind: Kind = setting("eval", "eval or train")  # noqa: RUF009 - makes a field
-    name: str | None = setting(None, "a name for people; shown beside the run's id")
+    name: str | None = setting(
+        None, "a name for people; shown beside the run's id", check=at_most_long(200)
+    )
     seed: int = setting(0, "seed of shuffling and sampling", check=at_least(0))
     concurrency: int = setting(32, "rollouts that run at the same time", check=at_least(1))
     deadline: float = setting(
@@ -152,7 +172,7 @@ class ModelTable:
     base_url: str | None = setting(None, "an OpenAI-compatible server, ending in its version path")
     api_key_env: str | None = setting(None, "the environment variable that holds its key")
     temperature: float | None = setting(None, "sampling temperature", check=at_least(0))
-    top_p: float | None = setting(None, "nucleus sampling", check=between(0, 1))
+    top_p: float | None = setting(None, "nucleus sampling", check=between(0, 1, above=True))
     top_k: int | None = setting(None, "sample from the k likeliest tokens", check=at_least(0))
     max_tokens: int | None = setting(None, "tokens that one call may sample", check=at_least(1))
     context_window: int | None = setting(

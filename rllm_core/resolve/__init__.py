@@ -15,11 +15,11 @@ from rllm_core.errors import ConfigError
 from rllm_core.plugins import Plugins
 from rllm_core.plugins.options import problem, raise_all
 from rllm_core.providers import Local, Wire, default_model, resolve_model
-from rllm_core.resolve.chosen import Chooser, Chosen
+from rllm_core.resolve.chosen import Chooser, Chosen, validation_split
 from rllm_core.resolve.resolved import Resolved
 from rllm_core.resolve.rules import violations
 
-__all__ = ["Chosen", "Resolved", "check"]
+__all__ = ["Chosen", "Resolved", "check", "validation_split"]
 
 
 def check(

@@ -13,7 +13,7 @@ from rllm_core.plugins.options import Where, build, problem
 from rllm_core.plugins.shapes import converter
 from rllm_core.references import is_reference
 
-__all__ = ["Chooser", "Chosen"]
+__all__ = ["Chooser", "Chosen", "validation_split"]
 
 T = TypeVar("T")
 
@@ -50,6 +50,16 @@ class Chosen:
         """Every option with the value that it will have, as a run file holds them."""
         data: Mapping[str, Any] = converter().unstructure(self.options)
         return {key: value for key, value in data.items() if value is not None}
+
+
+def validation_split(benchmark: Chosen) -> str | None:
+    """The split that training on a benchmark validates on unless told; None: it has none.
+
+    A local file has no such split: only `[validation]` can say on what.
+    """
+    split: str | None = benchmark.cls.default_splits.get("eval")
+    known = benchmark.table.file is None and split in benchmark.cls.splits
+    return split if known else None
 
 
 @define

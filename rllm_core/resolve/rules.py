@@ -8,11 +8,12 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rllm_core.config.schema import RunSettings
 from rllm_core.errors import ConfigError
 from rllm_core.plugins import Plugins
 from rllm_core.plugins.options import problem
 from rllm_core.providers import Local, Wire
-from rllm_core.resolve.chosen import Chosen
+from rllm_core.resolve.chosen import Chosen, validation_split
 from rllm_core.resolve.resolved import Resolved
 
 __all__ = ["violations"]
@@ -26,7 +27,7 @@ CAN = {
 
 def violations(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:
     """Everything that is wrong with the combination."""
-    for rule in (_tape, _agent, _sandbox, _judge, _roles, _policy, _training, _losses):
+    for rule in (_tape, _agent, _sandbox, _judge, _roles, _policy, _training, _validation, _losses):
         yield from rule(run, plugins)
 
 
@@ -157,6 +158,9 @@ def _training(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:
     if size < least:
         what = f"algorithm '{run.algorithm.name}' compares at least {least} attempts, not {size}"
         yield _refuse(run, ("run", "group_size"), what, f"run.group_size={least} or more")
+    if run.config.policy.temperature == 0:
+        what = "at temperature 0 all attempts at a task would be the same: nothing to compare"
+        yield _refuse(run, ("models", "policy", "temperature"), what, "a number above 0, like 1")
     if not run.backend.capabilities.trains:
         able = _accepting(plugins, "backend", lambda cls: cls.capabilities.trains)
         what = f"backend '{run.backend.name}' cannot train"
@@ -165,6 +169,21 @@ def _training(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:
     if not run.backend.capabilities.resumes and checkpoints in run.config.origins.places:
         what = f"backend '{run.backend.name}' cannot save and resume"
         yield _refuse(run, checkpoints, what, "leave it out")
+
+
+def _validation(run: Resolved, _: Plugins) -> Iterator[ConfigError]:
+    """Settings of the validation tasks need some; a default, as stored runs have it, is none."""
+    if run.config.run.kind != "train" or run.validation is not None:
+        return
+    first = run.benchmarks[0]
+    if validation_split(first) is not None:
+        return
+    defaults = RunSettings()
+    for name in ("eval_every", "eval_temperature", "require_gain"):
+        if getattr(run.config.run, name) != getattr(defaults, name):
+            what = f"has no effect: benchmark '{first.name}' has no tasks to validate on"
+            remedy = "name some: validation.use=NAME or validation.file=FILE, or leave it out"
+            yield _refuse(run, ("run", name), what, remedy)
 
 
 def _losses(run: Resolved, plugins: Plugins) -> Iterator[ConfigError]:

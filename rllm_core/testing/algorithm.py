@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from rllm_core.algorithms import Algorithm, Credit, Member, TrajectoryGroup
+from rllm_core.algorithms.losses import AGGREGATIONS
 from rllm_core.types import Episode, Failed, Graded, Missing, Score, Trajectory
 
 __all__ = ["AlgorithmConformance", "group_of"]
@@ -41,7 +42,7 @@ class AlgorithmConformance:
     def test_the_loss_has_a_name(self) -> None:
         """Backends are asked for losses by name before a run starts."""
         assert self.make().loss.needs
-        assert self.make().loss.aggregation in {"token-mean", "sequence-mean", "token-sum"}
+        assert self.make().loss.aggregation in AGGREGATIONS
 
     def test_groups_are_by_task_and_agent(self) -> None:
         """Attempts at one task by one agent are compared; a trajectory's own reward counts."""

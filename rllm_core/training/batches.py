@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rllm_core.algorithms import Credit
+from rllm_core.algorithms.losses import AGGREGATIONS
 from rllm_core.backend.batch import TokenBatch
 from rllm_core.errors import ConfigError
 from rllm_core.training.sequences import Sequence as TokenSequence
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["AGGREGATIONS", "build_batch"]
-
-AGGREGATIONS = ("token-mean", "sequence-mean", "token-sum")
+__all__ = ["build_batch"]
 
 
 def build_batch(

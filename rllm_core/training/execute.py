@@ -15,7 +15,7 @@ from rllm_core.engine.observer import Observer
 from rllm_core.engine.run import Place, Run, open_run
 from rllm_core.engine.tasks import task_set
 from rllm_core.harness import Harness
-from rllm_core.resolve import Resolved
+from rllm_core.resolve import Resolved, validation_split
 from rllm_core.statistics import Summary
 from rllm_core.store import RunReader
 from rllm_core.training.audit import Audit, audit
@@ -80,15 +80,12 @@ def _task_sets(resolved: Resolved, harness: Harness) -> list[TaskSet]:
 
 
 def _validation(resolved: Resolved, harness: Harness) -> TaskSet | None:
-    """What `[validation]` names, else the evaluation split of the first benchmark.
-
-    A local file has no such split: training on one validates only where a table says on what.
-    """
+    """What `[validation]` names, else the evaluation split of the first benchmark, if any."""
     seed, chosen = resolved.config.run.seed, resolved.validation
     if chosen is None:
         first = resolved.benchmarks[0]
-        split = first.cls.default_splits.get("eval")
-        if first.table.file is not None or split not in first.cls.splits:
+        split = validation_split(first)
+        if split is None:
             return None
         plain = BenchmarkTable(use=first.table.use, split=split)
         chosen = evolve(first, table=plain)

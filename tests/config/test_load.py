@@ -1,5 +1,8 @@
 """Layers of settings: who wins, what is refused, and how the refusal reads."""
 
+import math
+from typing import Any
+
 import pytest
 
 from rllm_core.config import ModelTable, PluginTable, RunConfig, load, to_toml
@@ -162,3 +165,36 @@ def test_the_resolved_file_holds_no_setting_of_the_other_kind() -> None:
     text = to_toml(read("[run]\nkind='eval'\n[benchmark]\nuse='a'"))
     assert "attempts" in text
     assert "group_size" not in text
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "run.deadline",
+        "run.max_error_share",
+        "run.learning_rate",
+        "run.eval_temperature",
+        "run.require_gain",
+        "models.policy.temperature",
+        "models.policy.top_p",
+    ],
+)
+def test_a_number_that_is_not_finite_is_refused(path, value) -> None:
+    values: dict[str, Any] = {"run": {"kind": "train"}}
+    *tables, name = path.split(".")
+    inner = values
+    for table in tables:
+        inner = inner.setdefault(table, {})
+    inner[name] = value
+    with pytest.raises(ConfigError, match=f"{path}: must be"):
+        load(values=values, environ={})
+
+
+def test_top_p_is_above_zero_and_a_name_is_short() -> None:
+    with pytest.raises(ConfigError, match="top_p: must be above 0 and at most 1, not 0"):
+        load(values={"models": {"policy": {"top_p": 0}}}, environ={})
+    assert load(values={"models": {"policy": {"top_p": 1}}}, environ={}).policy.top_p == 1
+    assert load(values={"run": {"name": "n" * 200}}, environ={}).run.name == "n" * 200
+    with pytest.raises(ConfigError, match=r"run.name: must be at most 200 characters long, not 201"):
+        load(values={"run": {"name": "n" * 201}}, environ={})

@@ -244,6 +244,22 @@ REFUSED = [
         "run.checkpoint_every: backend 'samples' cannot save and resume",
         "",
     ),
+    (
+        TRAIN,
+        ["models.policy.temperature=0"],
+        "models.policy.temperature: at temperature 0 all attempts at a task would be the same",
+        "above 0",
+    ),
+    (
+        TRAIN,
+        ["algorithm.aggregation=seq-mean"],
+        "algorithm.aggregation: must be one of token-mean, sequence-mean, token-sum",
+        "",
+    ),
+    (TRAIN, ["algorithm.clip_low=1"], "algorithm.clip_low: must be above 0 and below 1", ""),
+    (TRAIN, ["algorithm.clip_high=inf"], "algorithm.clip_high: must be a finite number", ""),
+    (TRAIN, ["algorithm.clip_high=nan"], "algorithm.clip_high: must be a finite number", ""),
+    (TRAIN, ["algorithm.ddof=2"], "algorithm.ddof: must be 0 or 1, not 2", ""),
     ({"benchmark": "sums"}, [], "models.policy: no model is named", "`rllm model use NAME`"),
     ({"models": {"policy": "vllm/m"}}, [], "no benchmark is named", ""),
 ]
@@ -302,3 +318,18 @@ def test_a_file_of_tasks_is_a_benchmark(plugins, tmp_path) -> None:
     assert [task.text for task in run.benchmarks[0].make().tasks("all")] == ["1 + 1"]
     again = check(load(text=to_toml(run.config), environ={}), plugins, environ={})
     assert again.config == run.config
+
+
+@pytest.mark.parametrize(
+    "setting", ["eval_every=2", "eval_temperature=1", "require_gain=0", "require_gain=2"]
+)
+def test_validation_settings_need_tasks_to_validate_on(plugins, tmp_path, setting) -> None:
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"prompt": "1 + 1", "answer": "2"}\n')
+    words = (f"benchmark.use='{tasks}'", f"run.{setting}")
+    with pytest.raises(ConfigError, match=r"has no tasks to validate on(.|\n)*validation.use=NAME"):
+        resolve(plugins, TRAIN, *words)
+    assert resolve(plugins, TRAIN, *words, "validation.use=sums").validation is not None
+    assert resolve(plugins, TRAIN, f"run.{setting}").validation is None  # its own test split
+    stored = resolve(plugins, TRAIN, words[0]).config
+    assert check(load(text=to_toml(stored), environ={}), plugins, environ={}).config == stored

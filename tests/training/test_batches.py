@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rllm_core.algorithms import Credit
+from rllm_core.algorithms.losses import AGGREGATIONS
 from rllm_core.errors import ConfigError
-from rllm_core.training.batches import AGGREGATIONS, build_batch
+from rllm_core.training.batches import build_batch
 from rllm_core.training.sequences import Sequence
 
 
