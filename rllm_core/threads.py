@@ -40,6 +40,8 @@ async def run_in_thread(
             setter, value = future.set_result, context.run(function, *args)
         except StopIteration as error:  # a future refuses this one
             setter, value = future.set_exception, RuntimeError(f"StopIteration: {error}")
+        except GeneratorExit as error:  # thrown into a coroutine it would close, not raise
+            setter, value = future.set_exception, RuntimeError(f"GeneratorExit: {error}")
         except BaseException as error:  # noqa: BLE001 - handed to the awaiting task as it is
             setter, value = future.set_exception, error
         with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits any more

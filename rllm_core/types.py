@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from attrs import Factory, field, frozen
+from attrs.converters import optional
 
 __all__ = [
     "Episode",
@@ -33,6 +34,7 @@ __all__ = [
     "Usage",
     "VersionSpan",
     "as_graded",
+    "as_numbers",
     "is_value",
 ]
 
@@ -171,13 +173,29 @@ def as_graded(value: Any) -> Graded:
     if isinstance(value, (Missing, Failed)):
         return value
     if isinstance(value, (bool, int, float)) or hasattr(value, "__float__"):
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
         if math.isfinite(number):
             return number
         raise ValueError(f"a score must be finite, not {number}")
     if value is None:
         raise ValueError("a score must be a number; the scorer returned None (no return?)")
     raise ValueError(f"a score must be a number, not {type(value).__name__} {value!r:.80}")
+
+
+def _graded_each(values: Mapping[str, Any]) -> dict[str, Graded]:
+    return {str(name): as_graded(value) for name, value in values.items()}
+
+
+def as_numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics as finite floats; ValueError names one that is none."""
+    numbers = {str(name): float(value) for name, value in values.items()}
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise ValueError(f"the metric {name!r} must be finite, not {number}")
+    return numbers
 
 
 @frozen
@@ -189,8 +207,8 @@ class Score:
     """
 
     value: Graded = field(converter=as_graded)
-    parts: Mapping[str, Graded] = Factory(dict)
-    trajectories: Mapping[str, Graded] = Factory(dict)
+    parts: Mapping[str, Graded] = field(factory=dict, converter=_graded_each)
+    trajectories: Mapping[str, Graded] = field(factory=dict, converter=_graded_each)
 
     @classmethod
     def of(cls, value: Any) -> "Score":
@@ -290,7 +308,7 @@ class Trajectory:
 
     name: str = "policy"
     steps: tuple[Step, ...] = ()
-    reward: Graded | None = None
+    reward: Graded | None = field(default=None, converter=optional(as_graded))
     metadata: Mapping[str, Any] = Factory(dict)
 
     @property
@@ -311,7 +329,7 @@ class Episode:
     score: Score | None = None
     stop: Stop = Stop.DONE
     error: ErrorRecord | None = None
-    metrics: Mapping[str, float] = Factory(dict)
+    metrics: Mapping[str, float] = field(factory=dict, converter=as_numbers)
     metadata: Mapping[str, Any] = Factory(dict)
     started: float = 0.0
     seconds: float = 0.0

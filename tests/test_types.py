@@ -58,7 +58,9 @@ episodes = st.builds(
     score=st.none() | st.builds(Score, graded, st.dictionaries(st.text(), graded, max_size=2)),
     stop=st.sampled_from(Stop),
     error=st.none() | st.builds(ErrorRecord, st.text(), st.text()),
-    metrics=st.dictionaries(st.text(), st.floats(allow_nan=False), max_size=2),
+    metrics=st.dictionaries(
+        st.text(), st.floats(allow_nan=False, allow_infinity=False), max_size=2
+    ),
 )
 
 
@@ -86,3 +88,16 @@ def test_what_is_no_score_is_refused(value):
 def test_an_unscored_episode_is_missing_and_never_zero():
     episode = Episode("e", "t", error=ErrorRecord("infra", "the box died"))
     assert episode.reward == Missing("the box died")
+
+
+@pytest.mark.parametrize("bad", [math.nan, "1", None, [1], 10**400])
+def test_what_could_not_be_read_back_is_refused_when_it_is_made(bad):
+    with pytest.raises((ValueError, TypeError)):
+        Score(1.0, parts={"format": bad})
+    with pytest.raises((ValueError, TypeError)):
+        Score(1.0, trajectories={"policy": bad})
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        Episode("e", "t", metrics={"turns": bad})
+    if bad is not None:  # None: this agent has no reward of its own
+        with pytest.raises((ValueError, TypeError)):
+            Trajectory(reward=bad)

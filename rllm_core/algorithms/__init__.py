@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import frozen
 
 from rllm_core.algorithms.losses import LossSpec
-from rllm_core.types import Episode, Graded, is_value
+from rllm_core.types import Episode, Graded, Trajectory, is_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,14 +77,21 @@ class Algorithm:
         groups: dict[tuple[str, str], list[Member]] = {}
         for episode in episodes:
             for trajectory in episode.trajectories:
-                reward = episode.reward if trajectory.reward is None else trajectory.reward
-                member = Member(episode.id, trajectory.name, reward)
+                member = Member(episode.id, trajectory.name, _reward(episode, trajectory))
                 groups.setdefault((episode.task_id, trajectory.name), []).append(member)
         return [TrajectoryGroup(*key, tuple(members)) for key, members in groups.items()]
 
     def credit(self, batch: Sequence[TrajectoryGroup]) -> list[Credit]:
         """A credit for each graded member of each group."""
         raise NotImplementedError
+
+
+def _reward(episode: Episode, trajectory: Trajectory) -> Graded:
+    """What the scorer gave this agent by name, else what its harness did, else the episode's."""
+    named = {} if episode.score is None else episode.score.trajectories
+    if trajectory.name in named:
+        return named[trajectory.name]
+    return episode.reward if trajectory.reward is None else trajectory.reward
 
 
 def per_group(

@@ -16,6 +16,7 @@ from attrs import Factory, evolve, field, frozen
 
 from rllm_core.benchmark import ScoreContext
 from rllm_core.engine.assemble import output_of, trajectories
+from rllm_core.engine.boundary import guarded, told
 from rllm_core.engine.jobs import Job, Sampling
 from rllm_core.errors import (
     HarnessError,
@@ -96,20 +97,23 @@ class Rollouts:
             context_window=self.context_window,
             sampling=job.sampling.enforced(),
         )
+        outcome = Outcome()
         try:
             async with asyncio.timeout(self.deadline):
-                return await self.harness.run(job.task.public(), context), None
-        except TimeoutError:
-            if time.monotonic() < deadline:  # the agent's own time-out, not ours
-                return Outcome(), _record("harness", traceback.format_exc(limit=-3))
-            return Outcome(), self._late()
-        except RolloutTimeout as error:
-            return Outcome(), self._late(error.message)
-        except RllmError as error:
-            return Outcome(), _record(error.category, str(error))
-        except Exception as error:  # noqa: BLE001 - the boundary around agents
-            message = f"{type(error).__name__}: {error}"
-            return Outcome(), _record("harness", message, traceback.format_exc())
+                outcome = await guarded(self.harness.run(job.task.public(), context))
+            # an agent that holds the loop lets no time-out fire
+            late = time.monotonic() > deadline
+            return outcome, self._late("it blocked the event loop") if late else None
+        except TimeoutError as caught:
+            ours = time.monotonic() >= deadline  # else it is the agent's own time-out
+            error = self._late() if ours else _record("harness", told(caught), _traceback())
+        except RolloutTimeout as caught:
+            error = self._late(caught.message)
+        except RllmError as caught:
+            error = _record(caught.category, str(caught))
+        except Exception as caught:  # noqa: BLE001 - the boundary around agents
+            error = _record("harness", told(caught), _traceback())
+        return outcome, error
 
     def _late(self, where: str = "") -> ErrorRecord:
         said = f"the rollout did not end within {self.deadline:g} s (run.deadline)"
@@ -122,14 +126,15 @@ class Rollouts:
         try:
             limit = min(self.score_deadline, left)
             async with asyncio.timeout(limit), self._models(job) as models:
-                score = await job.scorer.score(job.task, episode, ScoreContext(models=models))
+                context = ScoreContext(models=models)
+                score = await guarded(job.scorer.score(job.task, episode, context))
             return evolve(episode, score=Score.of(score))
         except TimeoutError:
             message, detail = f"scoring took longer than {self.score_deadline:g} s", ""
             if left < self.score_deadline:
                 message = f"scoring did not end within the {self.deadline:g} s of run.deadline"
         except Exception as error:  # noqa: BLE001 - the boundary around scorers
-            message, detail = f"{type(error).__name__}: {error}", traceback.format_exc()
+            message, detail = told(error), _traceback()
         failed = _record(ScoreError.category, message, detail)
         return evolve(episode, score=Score(Failed(message)), error=failed)
 
@@ -149,6 +154,13 @@ class Rollouts:
                 stack.push_async_callback(session.close)
                 endpoints[role] = session.endpoint(role, role)
             yield endpoints
+
+
+def _traceback() -> str:
+    try:
+        return traceback.format_exc()
+    except Exception:  # noqa: BLE001 - an exception that cannot be printed is still one
+        return "(its traceback cannot be printed)"
 
 
 def _record(category: str, message: str, detail: str = "") -> ErrorRecord:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from attrs import Factory, field, frozen
+from attrs.converters import optional
 
-from rllm_core.types import Graded, Stop, Task
+from rllm_core.types import Graded, Stop, Task, as_graded, as_numbers
 from rllm_core.upstream import Endpoint
 
 __all__ = ["Endpoint", "Harness", "HarnessCapabilities", "Note", "Outcome", "RolloutContext"]
@@ -67,7 +68,7 @@ class Note:
     """What a harness says of one trajectory: a reward of its own, and other facts."""
 
     name: str
-    reward: Graded | None = None
+    reward: Graded | None = field(default=None, converter=optional(as_graded))
     metadata: Mapping[str, Any] = Factory(dict)
 
 
@@ -82,7 +83,7 @@ class Outcome:
 
     output: str | None = None
     notes: tuple[Note, ...] = ()
-    metrics: Mapping[str, float] = Factory(dict)
+    metrics: Mapping[str, float] = field(factory=dict, converter=as_numbers)
     stop: Stop = Stop.DONE
     metadata: Mapping[str, Any] = Factory(dict)
 
