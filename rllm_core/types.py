@@ -191,10 +191,14 @@ def _graded_each(values: Mapping[str, Any]) -> dict[str, Graded]:
 
 def as_numbers(values: Mapping[str, Any]) -> dict[str, float]:
     """Metrics as finite floats; ValueError names one that is none."""
-    numbers = {str(name): float(value) for name, value in values.items()}
-    for name, number in numbers.items():
-        if not math.isfinite(number):
-            raise ValueError(f"the metric {name!r} must be finite, not {number}")
+    numbers = {}
+    for name, value in values.items():
+        try:
+            numbers[str(name)] = math.nan if isinstance(value, str) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            numbers[str(name)] = math.nan
+        if not math.isfinite(numbers[str(name)]):
+            raise ValueError(f"the metric {name!r} must be a finite number, not {value!r:.80}")
     return numbers
 
 
