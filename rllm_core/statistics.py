@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from rllm_core.types import Episode, Graded, Missing, Step, Stop, is_value
 
@@ -21,6 +21,8 @@ __all__ = ["Attempt", "Estimate", "Summary", "clustered", "mean", "pass_at_k", "
 TRUNCATED = (Stop.CONTEXT_OVERFLOW, Stop.MAX_TOKENS)
 SUCCESS = 1.0
 """The reward from which on an attempt counts as a success for pass@k."""
+ROUNDING = 1e-12
+"""A standard error below this is zero but for rounding."""
 
 
 @frozen
@@ -162,12 +164,17 @@ class Summary:
     seconds: float = 0.0
 
     def interval(self, level: float = 0.95) -> tuple[float, float] | None:
-        """The confidence interval of `accuracy`: Wilson's for one yes or no a task, else CLT."""
+        """The confidence interval of `accuracy`: Wilson's for one yes or no a task, else CLT.
+
+        Several attempts of which every task has the same share leave the CLT no spread: they say
+        as much as one attempt a task would, which Wilson's interval puts into numbers.
+        """
         estimate = self.accuracy
         if estimate is None:
             return None
-        if self.binary and estimate.n == estimate.clusters:
-            return estimate.wilson(level)
+        flat = estimate.se is not None and estimate.se < ROUNDING
+        if self.binary and (estimate.n == estimate.clusters or flat):
+            return evolve(estimate, n=estimate.clusters).wilson(level)
         interval = estimate.interval(level)
         if interval is None or not self.binary:
             return interval

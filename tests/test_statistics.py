@@ -173,3 +173,21 @@ def test_the_interval_of_a_share_stays_within_zero_and_one():
     assert twice.interval() == (0.0, high)
     assert summarize([graded("a", -2.0), graded("b", -1.0)]).interval()[0] < -2
     assert summarize([]).interval() is None
+
+
+@pytest.mark.parametrize(
+    ("rewards", "mean_of", "bounds"),
+    [
+        ([0.0, 0.0], 0.0, (0.0, 0.2775)),
+        ([1.0, 1.0], 1.0, (0.7225, 1.0)),
+        ([1.0, 0.0], 0.5, (0.2366, 0.7634)),
+        ([1.0, 0.0, 0.0], 1 / 3, None),
+    ],
+)
+def test_equal_shares_of_every_task_are_as_wide_as_one_attempt_a_task(rewards, mean_of, bounds):
+    summary = summarize([graded(f"t{i}", reward) for i in range(10) for reward in rewards])
+    assert summary.accuracy.mean == pytest.approx(mean_of)
+    low, high = summary.interval()
+    assert high - low > 0.2
+    if bounds:
+        assert (low, high) == pytest.approx(bounds, abs=1e-4)

@@ -1,5 +1,7 @@
 """A plain JSONL file as a benchmark: `rllm eval ./data.jsonl`, without a line of code."""
 
+import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,8 +21,8 @@ class FileBenchmark(Benchmark):
     """The rows of a JSONL file: one column is the prompt, one the answer.
 
     A prompt is a text or a list of chat messages. The answer is a text, a number, or a list of
-    which any counts; it reaches the scorer only. Other columns become the task's metadata,
-    which the agent may see.
+    those of which any counts, and never empty; it reaches the scorer only. Other columns become
+    the task's metadata, which the agent may see.
     """
 
     category = "file"
@@ -50,7 +52,7 @@ class FileBenchmark(Benchmark):
         self.scorer = load_scorer(self.options.scorer)
 
     def tasks(self, split: str) -> Iterable[Task]:
-        """The file's rows as tasks; ConfigError for a row that lacks a column."""
+        """The file's rows as tasks; ConfigError for a row that lacks a column or cannot be used."""
         if split not in self.splits:
             raise ConfigError(
                 f"a file has no split {split!r}", remedy="leave benchmark.split out, or say 'all'"
@@ -71,7 +73,9 @@ class FileBenchmark(Benchmark):
         }
         for name in values:
             row.pop(getattr(options, name), None)
-        private = {"answer": values["answer"]} if "answer" in values else {}
+        private = {}
+        if "answer" in values:
+            private["answer"] = _answer(values["answer"], options.answer, located)
         task = Task.of(_prompt(values["prompt"], located), private=private, metadata=row)
         name = str(values["id"]) if "id" in values else row_id("all", index, located.row)
         return evolve(task, id=name)
@@ -98,3 +102,21 @@ def _prompt(value: Any, located: Located) -> Any:
         f"{located.place}: the prompt is a {type(value).__name__}, {value!r:.60}",
         remedy='a prompt is a text or a list of messages {"role": …, "content": …}',
     )
+
+
+def _answer(value: Any, column: str, located: Located) -> Any:
+    answers = value if isinstance(value, list) else [value]
+    if answers and all(_comparable(each) for each in answers):
+        return value
+    raise ConfigError(
+        f"{located.place}: column {column!r} holds no answer that an output can be compared "
+        f"with: {json.dumps(value):.60}",
+        remedy="an answer is a text that is not blank, a finite number, or a list of those",
+    )
+
+
+def _comparable(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(value.strip())
+    # Whole numbers of any size will do, and math.isfinite fails on large ones.
+    return type(value) is int or (isinstance(value, float) and math.isfinite(value))

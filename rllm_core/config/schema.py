@@ -43,7 +43,7 @@ def at_least(bound: float, *, above: bool = False) -> Any:
     def check(_: Any, attribute: Any, value: Any) -> None:
         if value is None:
             return
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"'{attribute.name}' must be a finite number, not {value}")
         if value <= bound if above else value < bound:
             words = "above" if above else "at least"

@@ -217,3 +217,16 @@ def test_a_file_has_one_split_and_known_scorers(tmp_path):
         list(FileBenchmark(FileBenchmark.Options(file=file)).tasks("test"))
     with pytest.raises(ConfigError, match="no scorer 'exat'"):
         FileBenchmark(FileBenchmark.Options(file=file, scorer="exat"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"a": 1}, True, [["4"]], [True], ["4", None], float("nan"), float("inf"), None, [], "", " "],
+)
+def test_an_answer_that_nothing_can_equal_is_refused(tmp_path, answer):
+    rows = {"prompt": "x", "gold": 10**400}, {"prompt": "x", "gold": answer}
+    file = write(tmp_path / "d.jsonl", *rows)
+    tasks = iter(FileBenchmark(FileBenchmark.Options(file=file, answer="gold")).tasks("all"))
+    assert next(tasks).private == {"answer": 10**400}
+    with pytest.raises(ConfigError, match=r"d.jsonl:2: column 'gold' holds no answer"):
+        next(tasks)

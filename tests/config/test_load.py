@@ -196,5 +196,7 @@ def test_top_p_is_above_zero_and_a_name_is_short() -> None:
         load(values={"models": {"policy": {"top_p": 0}}}, environ={})
     assert load(values={"models": {"policy": {"top_p": 1}}}, environ={}).policy.top_p == 1
     assert load(values={"run": {"name": "n" * 200}}, environ={}).run.name == "n" * 200
-    with pytest.raises(ConfigError, match=r"run.name: must be at most 200 characters long, not 201"):
+    with pytest.raises(
+        ConfigError, match=r"run.name: must be at most 200 characters long, not 201"
+    ):
         load(values={"run": {"name": "n" * 201}}, environ={})
