@@ -6,12 +6,13 @@ import shlex
 import signal
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from attrs import evolve, fields, frozen
 
 from rllm_core.cli.options import Request
+from rllm_core.cli.streams import lent_output
 from rllm_core.errors import ConfigError, RllmError
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def execute_request(request: Request) -> int:
 
         click.echo(to_toml(prepared.resolved.config), nl=False)
         return 0
-    finished = asyncio.run(_until_terminated(execute(prepared, quiet=request.json)))
+    with lent_output() as ours:
+        running = execute(prepared, quiet=request.json, stream=ours)
+        finished = asyncio.run(_until_terminated(running))
     if request.json:
         click.echo(json.dumps(finished.to_json(), indent=2))
     if finished.failed:
@@ -116,14 +119,16 @@ def _less(config: "RunConfig", names: Sequence[str]) -> "RunConfig":
     return evolve(config, plugins=evolve(config.plugins, disable=disable))
 
 
-async def execute(prepared: Prepared, *, quiet: bool = False) -> "Finished":
-    """Run it, printing what happens unless `quiet`."""
+async def execute(
+    prepared: Prepared, *, quiet: bool = False, stream: TextIO | None = None
+) -> "Finished":
+    """Run it, printing what happens (to standard output, or `stream`) unless `quiet`."""
     from rllm_core.cli.display import Display
     from rllm_core.engine.observer import Observer
 
     if quiet:
         return await _watched(prepared, Observer())
-    with Display() as display:
+    with Display(stream) as display:
         return await _watched(prepared, display)
 
 
@@ -139,6 +144,8 @@ async def _watched(prepared: Prepared, watching: "Observer") -> "Finished":
     try:
         finished = await run(prepared.resolved, prepared.place, observer)
     except BaseException as error:
+        if not observer.run:
+            raise  # what may lie in the directory is another process's run
         _report_end(prepared, observer, None)
         if isinstance(error, RllmError) and not isinstance(error, ConfigError):
             again = f"rllm {prepared.resolved.config.run.kind} --resume"

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import click
 
+from rllm_core.cli.streams import open_output
 from rllm_core.errors import ConfigError, RllmError
 
 __all__ = ["describe_error", "main", "run_command"]
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run_command(arguments: Sequence[str] | None = None) -> int:  # noqa: PLR0911 - one a case
     """Run a command line (default: the process's) and return its exit code."""
-    _tolerant_output()
+    open_output()
     try:
         _warn_of_shadow()
         return _invoke(arguments)
@@ -80,7 +81,11 @@ def _failed(error: RllmError, code: int) -> int:
 
 
 def _disk(error: OSError) -> int:
-    """A full or read-only disk is nobody's defect; any other of these errors is."""
+    """A full or read-only disk or a name too long is nobody's defect; any other error is."""
+    if error.errno == errno.ENAMETOOLONG:
+        click.echo(f"error: {error.strerror}: {error.filename!s:.100}", err=True)
+        click.echo(f"{INDENT}a name on a disk has at most 255 bytes", err=True)
+        return EXIT_CONFIG
     if error.errno not in FULL:
         return _defect(error)
     place = f": {error.filename}" if error.filename else ""
@@ -123,13 +128,6 @@ def _crash_file(error: Exception) -> str | None:
     except (OSError, ConfigError):
         return None
     return str(path)
-
-
-def _tolerant_output() -> None:
-    """A stream that cannot encode a character escapes it instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _warn_of_shadow() -> None:

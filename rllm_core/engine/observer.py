@@ -39,17 +39,17 @@ class Observer:
 class Tracked(Observer):
     """An observer, and beside it the event hooks of a run's trackers.
 
-    Hooks get the run's facts (`run_started`'s mapping) as `run`.
+    Hooks get the run's facts (`run_started`'s mapping) as `run`; it is empty before.
     """
 
     def __init__(self, inner: Observer, events: "Events") -> None:
         self._inner = inner
         self._events = events
-        self._run: Mapping[str, Any] = {}
+        self.run: Mapping[str, Any] = {}
 
     def run_started(self, run: Mapping[str, Any]) -> None:
         """`rllm_run_started`."""
-        self._run = run
+        self.run = run
         self._inner.run_started(run)
         self._events.call("rllm_run_started", run=run)
 
@@ -60,7 +60,7 @@ class Tracked(Observer):
     def episode_finished(self, phase: str, episode: Episode) -> None:
         """`rllm_episode_finished`."""
         self._inner.episode_finished(phase, episode)
-        self._events.call("rllm_episode_finished", run=self._run, episode=episode)
+        self._events.call("rllm_episode_finished", run=self.run, episode=episode)
 
     def phase_finished(self, name: str, summary: Any) -> None:
         """No hook."""
@@ -69,7 +69,7 @@ class Tracked(Observer):
     def step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
         """`rllm_step_finished`."""
         self._inner.step_finished(step, metrics)
-        self._events.call("rllm_step_finished", run=self._run, step=step, metrics=dict(metrics))
+        self._events.call("rllm_step_finished", run=self.run, step=step, metrics=dict(metrics))
 
     def note(self, message: str) -> None:
         """No hook."""
@@ -78,4 +78,4 @@ class Tracked(Observer):
     def run_finished(self, outcome: Mapping[str, Any]) -> None:
         """`rllm_run_finished`."""
         self._inner.run_finished(outcome)
-        self._events.call("rllm_run_finished", run=self._run, summary=dict(outcome))
+        self._events.call("rllm_run_finished", run=self.run, summary=dict(outcome))

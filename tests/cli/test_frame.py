@@ -70,6 +70,11 @@ def failing(monkeypatch):
             1,
             "error: No space left on device: /x\n",
         ),
+        (
+            OSError(errno.ENAMETOOLONG, "File name too long", "a" * 300),
+            2,
+            f"error: File name too long: {'a' * 100}\n       a name",
+        ),
         (ValueError("odd\nthing"), 70, "error: unexpected ValueError: odd thing\n"),
     ],
 )
@@ -131,3 +136,14 @@ def test_a_foreign_rllm_is_told(tmp_path) -> None:
     assert done.returncode == 0
     assert "is another project's and hides ours" in done.stderr
     assert run("--version").stderr == ""
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
+def test_closed_streams_are_no_defect(closed) -> None:
+    shut = " ".join(f"{descriptor}>&-" for descriptor in closed)
+    command = f'exec "$0" -m rllm_core.cli plugins {shut}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], check=False, capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert bool(done.stdout) == (1 not in closed)

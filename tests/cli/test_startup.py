@@ -76,4 +76,5 @@ def test_help_imports_no_command(bare) -> None:
         "rllm_core.cli.frame",
         "rllm_core.cli.group",
         "rllm_core.cli.shadow",
+        "rllm_core.cli.streams",
     }

@@ -1,6 +1,7 @@
 """Agents and evaluators that the whole-run tests name by reference."""
 
 import json
+import sys
 import threading
 import time
 import urllib.request
@@ -83,3 +84,15 @@ def never_scores(task, episode):
     """A scorer that hangs where nothing can interrupt it."""
     while True:
         time.sleep(3600)
+
+
+@rllm.rollout
+async def closes_output(task, ctx):
+    """Prints, closes the standard streams and puts nothing in their place."""
+    answer = await _ask(task, ctx)
+    if sys.stdout is not None:
+        print("printed by the agent")
+        sys.stdout.close()
+        sys.stderr.close()
+        sys.stdout = sys.stderr = None
+    return answer

@@ -82,18 +82,24 @@ def test_validation_without_tasks_is_refused_before_training(rllm, home):
     assert not home.exists()
 
 
+def no_account(ended):
+    """Assert that a command told nothing of a run, which it never began."""
+    assert ended.out == ""
+    return ended
+
+
 def test_a_second_run_in_the_same_directory(rllm, start, serve, tmp_path, read):
     server = serve([WireReply("1", hang=60)])
     words = ("eval", "arithmetic", *server.flags, "--max", 4, "--run-dir", tmp_path / "run")
     first = start(*words)
     while not server.requests:
         assert first.poll() is None, first.communicate()
-    rllm(*words).refused(f"process {first.pid}", "--run-dir")
-    rllm("eval", "--resume", tmp_path / "run").refused(f"process {first.pid}")
+    no_account(rllm(*words)).refused(f"process {first.pid}", "--run-dir")
+    no_account(rllm("eval", "--resume", tmp_path / "run")).refused(f"process {first.pid}")
     first.kill()
     first.communicate()
     server._replies = ["1"]
-    rllm(*words).refused("already holds a run", "--resume")
+    no_account(rllm(*words)).refused("already holds a run", "--resume")
     assert rllm("eval", "--resume", tmp_path / "run").code == 0
     assert read(tmp_path / "run").info.status == "finished"
     rllm(*words).refused("already holds a run", "--resume")
@@ -109,6 +115,20 @@ def test_a_directory_that_holds_something_else_is_left_alone(rllm, tmp_path):
 def test_a_run_directory_that_is_a_file(rllm, tmp_path):
     (tmp_path / "file").write_text("")
     rllm(*EVAL, "--run-dir", tmp_path / "file").refused("cannot be written", "--run-dir")
+
+
+@pytest.mark.parametrize("words", [(*EVAL, "--run-dir"), ("eval", "--resume"), ("runs", "show")])
+def test_a_name_that_no_disk_takes(rllm, words, tmp_path):
+    no_account(rllm(*words, tmp_path / ("n" * 300))).refused("too long")
+
+
+def test_an_agent_that_closes_standard_output_silences_itself_only(start, serve, agent):
+    server = serve(["1"])
+    words = ("eval", "arithmetic", *server.flags, "--max", 2, "--harness", agent("closes_output"))
+    ended = start(*words).ended()
+    assert ended.code == 0, ended.err
+    assert "printed by the agent" in ended.out
+    assert "2 episodes · 0 errors" in ended.out
 
 
 def test_a_home_that_cannot_be_written(rllm, tmp_path, monkeypatch):
