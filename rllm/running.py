@@ -38,10 +38,13 @@ def evaluate(
     """Evaluate an agent on one benchmark or several, and return the results.
 
     `agent` is a rollout function, a Harness class, or a harness's name (default: react);
-    `scorer` an evaluator function or a scorer's name (default: the benchmark's own). Raises
+    `scorer` an evaluator function or a scorer's name (default: the benchmark's own). `flags` are
+    those of `rllm eval` (model, base_url, max, attempts, temperature, …); `options` maps dotted
+    paths to values ({"benchmark.level": "add2"}); `resume` names a run to go on with. Raises
     ConfigError before anything starts where something cannot work.
     """
     overrides = _overrides("eval", benchmark, options, flags)
+    _check_order(agent, benchmark, resume)
     return _run(overrides, {"harness": agent, "scorer": scorer}, resume=resume, quiet=quiet)
 
 
@@ -57,6 +60,7 @@ def train(
 ) -> Finished:
     """Train the model that an agent uses, and return the results; arguments as in `evaluate`."""
     overrides = _overrides("train", benchmark, options, flags)
+    _check_order(agent, benchmark, resume)
     return _run(overrides, {"harness": agent, "scorer": scorer}, resume=resume, quiet=quiet)
 
 
@@ -75,6 +79,15 @@ def _run(
     objects = {table: each for table, each in named.items() if not isinstance(each, str)}
     prepared = prepare(Request(tuple(overrides), resume=resume), objects)
     return _awaited(execute(prepared, quiet=quiet))
+
+
+def _check_order(agent: Agent, benchmark: Any, resume: str | None) -> None:
+    """`rllm.evaluate("gsm8k")` is the likeliest mistake: the agent comes first."""
+    if isinstance(agent, str) and benchmark is None and resume is None:
+        raise ConfigError(
+            f"no benchmark is named: the first argument, {agent!r}, is the agent",
+            remedy=f"benchmark={agent!r}, or (agent, benchmark) in this order",
+        )
 
 
 def _overrides(

@@ -28,6 +28,7 @@ class FileBenchmark(Benchmark):
     category = "file"
     splits = {"all": "all"}
     default_splits = {"train": "all", "eval": "all"}
+    max_tokens = 512
 
     @frozen
     class Options:

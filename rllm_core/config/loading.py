@@ -198,7 +198,8 @@ class _Reader:
         made = self._table(path, common, BenchmarkTable)
         if made is None:
             return BenchmarkTable()
-        if made.use is None and made.file is None:
+        unnamed = made.use is None and made.file is None
+        if unnamed and path != ("validation",):  # which may mean the benchmark trained on
             self._bad(path, "names no benchmark", 'write use = "NAME", or give a file of tasks')
         return attrs.evolve(made, options=options)
 

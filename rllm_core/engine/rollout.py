@@ -142,7 +142,7 @@ class Rollouts:
     async def _models(self, job: Job) -> AsyncIterator[dict[str, Endpoint]]:
         """An endpoint for each role that scorers may call, in sessions apart from the agent's."""
         async with AsyncExitStack() as stack:
-            endpoints = {}
+            endpoints = _Models()
             for role, sampling in self.scoring_roles.items():
                 session = self.gateway.open(
                     f"{job.episode_id}.{role}",
@@ -154,6 +154,16 @@ class Rollouts:
                 stack.push_async_callback(session.close)
                 endpoints[role] = session.endpoint(role, role)
             yield endpoints
+
+
+class _Models(dict[str, Endpoint]):
+    """Endpoints by role; one that no model plays is told with how to name it."""
+
+    def __missing__(self, role: str) -> Endpoint:
+        raise ScoreError(
+            f"the scorer asks for the role {role!r}, which no model of this run plays",
+            remedy=f"models.{role}.name=provider/model",
+        )
 
 
 def _traceback() -> str:

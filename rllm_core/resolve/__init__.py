@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from rllm_core.config import installed_plugins, rules_of
-from rllm_core.config.schema import ModelTable, PluginTable, RunConfig
+from rllm_core.config.schema import BenchmarkTable, ModelTable, PluginTable, RunConfig
 from rllm_core.errors import ConfigError
 from rllm_core.plugins import Plugins
 from rllm_core.plugins.options import problem, raise_all
@@ -61,7 +61,8 @@ def _choose(
     ]
     validation = None
     if config.validation is not None:
-        validation = chooser.benchmark(("validation",), ("validation",), config.validation)
+        table = _validation(config.validation, config.benchmark)
+        validation = chooser.benchmark(("validation",), ("validation",), table)
     harness = chooser.harness(config.harness)
     scorer = chooser.scorer(config.scorer)
     sandbox, backend, algorithm = (
@@ -90,6 +91,14 @@ def _choose(
         algorithm=algorithm,
         trackers=tuple(each for each in trackers if each),
     )
+
+
+def _validation(table: BenchmarkTable, trained: tuple[BenchmarkTable, ...]) -> BenchmarkTable:
+    """A `[validation]` that names no benchmark means other tasks of the one trained on."""
+    if table.use is not None or table.file is not None or not trained:
+        return table
+    options = {**trained[0].options, **table.options}
+    return attrs.evolve(table, use=trained[0].use, options=options)
 
 
 def _backend(config: RunConfig, policy: Wire | Local | None) -> PluginTable | None:

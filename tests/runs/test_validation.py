@@ -36,6 +36,10 @@ def test_another_level_and_fewer_tasks(validated):
     assert len(validated(*words)) == 3
 
 
+def test_fewer_tasks_of_the_benchmark_trained_on(validated):
+    assert len(validated("validation.max=4")) == 4
+
+
 def test_a_file(validated, tmp_path):
     rows = [{"prompt": f"{d}+{d}=", "answer": str(2 * d)} for d in range(3)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
