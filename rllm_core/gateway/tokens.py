@@ -58,8 +58,8 @@ class _Output:
 async def answer_with_tokens(exchange: Exchange) -> tuple[Answer, Node]:
     """Sample one reply, record it in the session's tree, and return it.
 
-    Refusal: the call asks for what a token upstream cannot do, or its prompt leaves no room in
-    the context window. Errors of the upstream are passed on as they are.
+    Refusal: the call asks for what a token upstream cannot do, or its prompt is empty or leaves
+    no room in the context window. Errors of the upstream are passed on as they are.
     """
     session, call = exchange.session, exchange.call
     _refuse_unable(call)
@@ -70,6 +70,8 @@ async def answer_with_tokens(exchange: Exchange) -> tuple[Answer, Node]:
         session.counts[f"not bridged: {reason}"] += 1
     prompt = session.tree.sequence(place.parent)
     prompt.extend(context)
+    if not prompt:
+        raise Refusal(400, "the prompt is empty: the model's template makes no token of it")
     params = _params(exchange, rendering, len(prompt))
     slot = session.begin(place)
     tools = () if call.tool_choice == "none" else call.tools

@@ -378,3 +378,24 @@ async def test_the_clients_own_stream_helper(gateway: Gateway, renderer, client_
     assert len({c.id for c in calls}) == 2
     assert final.choices[0].finish_reason == "tool_calls"
     assert len(final.choices[0].logprobs.content) == final.usage.completion_tokens
+
+
+async def test_a_prompt_of_no_tokens_is_refused(gateway, renderer, client_of):
+    class Bare(type(renderer)):
+        """A base model's template: the text and nothing around it."""
+
+        def render_ids(self, messages, *, tools=None, add_generation_prompt=False):
+            return [i for m in messages for i in self.encode(m["content"])]
+
+    bare = Bare.__new__(Bare)
+    vars(bare).update(vars(renderer))
+    upstream = ScriptedUpstream(["hi"], bare)
+    gateway.route("policy", upstream, renderer=bare)
+    session = gateway.open("s1")
+    client = client_of(session.endpoint())
+    with pytest.raises(openai.BadRequestError, match="the prompt is empty"):
+        await client.chat.completions.create(
+            model="policy", messages=[{"role": "user", "content": ""}]
+        )
+    assert not upstream.seen
+    assert not (await session.close()).steps

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from rllm_core.errors import ModelError
+
 if TYPE_CHECKING:
     import torch
 
@@ -37,7 +39,10 @@ class Choice:
 
 
 def pick(logits_NV: "torch.Tensor", choices: Sequence[Choice]) -> "tuple[list[int], list[float]]":
-    """A token id and its logprob (nats) for each row."""
+    """A token id and its logprob (nats) for each row.
+
+    `ModelError` where a row has no distribution to draw from.
+    """
     import torch
 
     heat_N1 = torch.tensor([[c.temperature or 1.0] for c in choices])
@@ -47,6 +52,8 @@ def pick(logits_NV: "torch.Tensor", choices: Sequence[Choice]) -> "tuple[list[in
     else:
         token_N = _draw(logp_NV, choices)
     chosen_N = logp_NV.gather(1, token_N[:, None])[:, 0]
+    if not chosen_N.isfinite().all():
+        raise _empty()
     return token_N.tolist(), chosen_N.tolist()
 
 
@@ -64,7 +71,17 @@ def _draw(logp_NV: "torch.Tensor", choices: Sequence[Choice]) -> "torch.Tensor":
     at_N1 = torch.minimum(u_N1 * total_N1, torch.nextafter(total_N1, torch.zeros(())))
     token_N = torch.searchsorted(sum_NV, at_N1, right=True)[:, 0]
     greedy_N = torch.tensor([c.temperature == 0 for c in choices])
-    return torch.where(greedy_N, logp_NV.argmax(-1), token_N)
+    token_N = torch.where(greedy_N, logp_NV.argmax(-1), token_N)
+    if (token_N == logp_NV.shape[-1]).any():  # past the end: no entry has mass
+        raise _empty()
+    return token_N
+
+
+def _empty() -> ModelError:
+    return ModelError(
+        "the model gives no token a probability: its logits are NaN, or top_p leaves none",
+        remedy="after training, the weights have diverged: lower the learning rate",
+    )
 
 
 def _cut(p_V: "torch.Tensor", choice: Choice) -> "torch.Tensor":

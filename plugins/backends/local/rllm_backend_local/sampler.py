@@ -163,6 +163,8 @@ class Sampler:
     def _check(self, prompt: list[int], params: SamplingParams) -> None:
         if not prompt:
             raise ModelError("the local sampler was given an empty prompt")
+        if not 0 < params.top_p <= 1:  # others in the batch would fail with it
+            raise ModelError(f"top_p is above 0 and at most 1, not {params.top_p}")
         room = self.context_window - len(prompt)
         if room < 1 or params.max_tokens < 1:
             raise ModelError(

@@ -11,12 +11,13 @@ from rllm_backend_local.loading import load
 from rllm_backend_local.models import Source
 from rllm_backend_local.options import Options
 from rllm_backend_local.packing import micro_batches, pack_rows, row_tensors
+from rllm_backend_local.picking import Choice, pick
 from rllm_backend_local.sampler import Sampler
 from rllm_backend_local.testing import Completed, make_batch
 from rllm_backend_local.trainer import Trainer
 
 from rllm_core.algorithms.losses import LossSpec
-from rllm_core.errors import ConfigError
+from rllm_core.errors import ConfigError, ModelError
 from rllm_core.upstream import SamplingParams
 
 TINY = Source("tiny", None, None)
@@ -124,6 +125,28 @@ def test_a_row_is_bit_equal_whoever_shares_its_batch():
             pieces += sampler.step()
         alone.append(([p.ids[0] for p in pieces], [p.logprobs[0] for p in pieces]))
     assert [(c.ids, c.logprobs) for _, c in runs[0]] == alone
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_no_numbers_are_told(temperature):
+    model = loaded()
+    with torch.no_grad():
+        model.base.lm_head.weight.fill_(torch.nan)
+    model.engine.refresh()
+    with pytest.raises(ModelError, match="logits are NaN"):
+        sample_with_joins(model, random.Random(4), 2, temperature=temperature)
+
+
+@pytest.mark.parametrize("top_p", [0.0, -1.0])
+def test_a_choice_of_no_token_is_told(top_p):
+    choices = [Choice(1.0, 1.0, 0, random.Random(0)), Choice(1.0, top_p, 0, random.Random(0))]
+    with pytest.raises(ModelError, match="top_p leaves none"):
+        pick(torch.zeros(2, 5), choices)
+    model = loaded()
+    sampler = Sampler(model.engine, model.context, 8, frozenset({15}), 0)
+    with pytest.raises(ModelError, match="top_p is above 0"):
+        sampler.add(0, [1], SamplingParams(top_p=top_p))
+    assert not sampler.busy
 
 
 def test_temperature_top_k_and_top_p():
