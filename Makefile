@@ -8,6 +8,8 @@ TRAIN_PACKAGES := plugins/backends/local plugins/benchmarks/arithmetic
 
 # Where torch comes from when pip's own index has only CUDA builds: an index URL or a folder.
 TORCH_INDEX :=
+# How many processes share the default tests, a file to each at a time.
+WORKERS := 2
 # More arguments for pytest: make test ARGS="-k gateway -x"
 ARGS :=
 
@@ -36,7 +38,7 @@ train: .venv/.train  ## evaluate a small model, train it with GRPO on the CPU, e
 	.venv/bin/rllm $(TRAIN)
 
 test: .venv/.test  ## run the default tests of the core and of every plugin
-	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+	.venv/bin/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-slow: .venv/.test  ## run the tests that drive real models, sandboxes and agents
 	.venv/bin/python -m pytest -m slow $(ARGS)

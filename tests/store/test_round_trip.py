@@ -74,7 +74,7 @@ episodes = st.builds(
     score=st.none() | st.builds(Score, graded, st.dictionaries(anything, graded, max_size=2)),
     stop=st.sampled_from(Stop),
     error=st.none() | st.builds(ErrorRecord, anything, anything, anything),
-    metrics=st.dictionaries(anything, st.floats(allow_nan=False), max_size=2),
+    metrics=st.dictionaries(anything, st.floats(allow_nan=False, allow_infinity=False), max_size=2),
     metadata=metadata,
     started=numbers,
     seconds=numbers,
